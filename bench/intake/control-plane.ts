@@ -25,15 +25,17 @@ export async function snapshotOf(revision: number, documents: Documents): Promis
 /** @param changed one policy for each delta @returns a delta for each, from the revision before it */
 export async function deltasAfter(revision: number, documents: Documents, changed: Documents): Promise<Message[]> {
   const state = await stateOf(revision, documents);
-  return changed.map(({ name, document }) => {
+  const deltas: Message[] = [];
+  for (const { name, document } of changed) {
     const { position } = state;
     const policies = [{ app, name, document, wasDeleted: false }];
     const changes = { ...nothingElse, epoch, revision: position.revision + 1, policies, templates: new Map() };
-    state.apply(changes, Date.now());
+    await state.apply(changes, Date.now());
     const delta = state.deltaFrom(position);
     if (delta === undefined) throw new Error(`expected a delta from revision ${position.revision}, got none`);
-    return messageOf(delta);
-  });
+    deltas.push(messageOf(delta));
+  }
+  return deltas;
 }
 
 function stateOf(revision: number, documents: Documents): Promise<PushedState> {

@@ -102,7 +102,7 @@ async function catchUp(planes: PushedState[], place: number, world: World): Prom
   const { epoch, revision } = plane.position;
   if (epoch === `epoch-${world.epoch}` && revision === world.revision) return;
   const changes = world.changesSince(plane.position);
-  if (changes !== undefined) plane.apply(changes, nowMs);
+  if (changes !== undefined) await plane.apply(changes, nowMs);
   else planes[place] = await PushedState.from(editions[place] as string, world.whole(), nowMs);
 }
 

@@ -157,7 +157,7 @@ export class Publisher {
     const { epoch, revision } = this.current;
     if (!hasLostItsEnd && head.epoch === epoch && head.revision === revision) return false;
     const changes = hasLostItsEnd ? undefined : await readChanges(this.current);
-    if (changes !== undefined) this.#state.apply(changes, now());
+    if (changes !== undefined) await this.#state.apply(changes, now());
     else this.#state = await PushedState.from(edition, await readState(), now());
     return true;
   }

@@ -17,9 +17,8 @@ import {
 } from "@sluice/limiter/state/entries.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
-import type { Templates } from "../templates/resolve-templates.ts";
 import { LineList } from "./line-list.ts";
-import { appLine, policyLine } from "./policy-lines.ts";
+import { appLine, type PolicyLine, policyLine } from "./policy-lines.ts";
 import { proofOf } from "./position-proof.ts";
 
 /** The position of a state, and the edition: see `Position` of the limiter. */
@@ -99,7 +98,7 @@ export class PushedState {
     for (let from = 0; from < stored.policies.length; from += policiesAtOnce) {
       if (from > 0) await setImmediate();
       for (const { app, name, document } of stored.policies.slice(from, from + policiesAtOnce)) {
-        state.#setPolicy(app, name, document, templates.get(app), nowMs);
+        state.#setPolicy(nameOfPolicy(app, name), policyLine(app, document, templates.get(app), nowMs));
       }
     }
     return state;
@@ -119,27 +118,31 @@ export class PushedState {
     return apps.bytes + bans.bytes + callers.bytes + policies.bytes;
   }
 
-  /** Applies what has changed since the present position. */
-  apply(changes: StateChanges, nowMs: number): void {
+  /**
+   * Applies what has changed since the present position. Lines are written a few at a time, and requests are served meanwhile; then
+   * the state changes as a whole.
+   */
+  async apply(changes: StateChanges, nowMs: number): Promise<void> {
     const { epoch, revision, proofKey } = changes;
+    const written: { name: string; line: PolicyLine | undefined }[] = [];
     const names = new Set<string>();
     const deleted = new Set<string>();
     for (const { app, name, document, wasDeleted } of changes.policies) {
+      if (written.length > 0 && written.length % policiesAtOnce === 0) await setImmediate();
       const policy = nameOfPolicy(app, name);
-      names.add(policy);
-      if (document === undefined || wasDeleted) {
-        deleted.add(policy);
-        this.#removeBans(({ policy: of }) => of === policy, names);
-      }
-      this.#setPolicy(app, name, document, changes.templates.get(app), nowMs);
+      if (document === undefined || wasDeleted) deleted.add(policy);
+      const line = document === undefined ? undefined : policyLine(app, document, changes.templates.get(app), nowMs);
+      written.push({ name: policy, line });
+    }
+    for (const { name, app } of changes.apps) if (app === undefined) deleted.add(nameOfApp(name));
+    if (deleted.size > 0) this.#removeBansOf(deleted, names);
+    for (const { name, line } of written) {
+      names.add(name);
+      this.#setPolicy(name, line);
     }
     for (const { name, app } of changes.apps) {
       const entry = nameOfApp(name);
       names.add(entry);
-      if (app === undefined) {
-        deleted.add(entry);
-        this.#removeBans((ban) => ban.app === name, names);
-      }
       this.#lists.apps.set(entry, app === undefined ? undefined : appLine(app));
     }
     for (const { id, ban } of changes.bans) {
@@ -185,15 +188,9 @@ export class PushedState {
     return made;
   }
 
-  #setPolicy(app: string, name: string, document: string | undefined, templates: Templates | undefined, nowMs: number) {
-    const policy = nameOfPolicy(app, name);
-    if (document === undefined) {
-      this.#lists.policies.set(policy, undefined);
-      return;
-    }
-    const { line, zone } = policyLine(app, document, templates, nowMs);
-    this.#lists.policies.set(policy, line);
-    if (zone !== undefined) this.#zones.set(zone.name, zone.transitions);
+  #setPolicy(name: string, written: PolicyLine | undefined): void {
+    this.#lists.policies.set(name, written?.line);
+    if (written?.zone !== undefined) this.#zones.set(written.zone.name, written.zone.transitions);
   }
 
   #setBan(ban: SnapshotBan): void {
@@ -207,10 +204,10 @@ export class PushedState {
     this.#lists.bans.set(nameOfBan({ id }), undefined);
   }
 
-  /** Bans go with their policy or app: the history does not name them. */
-  #removeBans(chosen: (ban: BanLine) => boolean, names: Set<string>): void {
-    for (const [id, ban] of this.#bans) {
-      if (!chosen(ban)) continue;
+  /** Bans go with their policy or app: the history does not name them. @param deleted names of policies and apps */
+  #removeBansOf(deleted: ReadonlySet<string>, names: Set<string>): void {
+    for (const [id, { app, policy }] of this.#bans) {
+      if (!deleted.has(nameOfApp(app)) && (policy === undefined || !deleted.has(policy))) continue;
       this.#removeBan(id);
       names.add(nameOfBan({ id }));
     }
