@@ -11,6 +11,11 @@ end
 
 local function never() end
 
+-- How many timers run, besides the one in which a worker always looks for changed policies.
+local function runningTimers(worker)
+  return worker.runningTimers - 1
+end
+
 local function assertSeconds(expected, actual)
   assert.is_true(math.abs(expected - actual) < 0.011, ("%.4f, not %.4f"):format(actual, expected))
 end
@@ -25,7 +30,7 @@ describe("the patience clock", function()
     assertSeconds(2.5, patience.patienceSeconds())
     world.run(10000)
     assertSeconds(3, patience.patienceSeconds())
-    assert.equal(0, worker.runningTimers)
+    assert.equal(0, runningTimers(worker))
   end)
 
   it("goes on where it stood when somebody waits again", function()
@@ -47,7 +52,7 @@ describe("the patience clock", function()
       end)
       world.run(20)
     end
-    assert.equal(1, worker.runningTimers)
+    assert.equal(1, runningTimers(worker))
     world.run(500)
     assertSeconds(0.6, patience.patienceSeconds())
   end)
@@ -114,7 +119,7 @@ describe("the patience clock", function()
     end)
     world.run(500)
     assertSeconds(0.5, patience.patienceSeconds())
-    assert.equal(1, worker.runningTimers)
+    assert.equal(1, runningTimers(worker))
     assert.equal(1, #world.logged("the timer of its clock could not start"))
   end)
 
@@ -313,7 +318,7 @@ describe("calls whose requests wait elsewhere", function()
     self.patience.endWatch(self.calls.a)
     self.patience.endWatch(self.calls.c)
     self.world.run(5000)
-    assert.equal(0, self.world.workers[1].runningTimers)
+    assert.equal(0, runningTimers(self.world.workers[1]))
   end)
 
   it("are all released though the release of one fails, and the log tells", function()
