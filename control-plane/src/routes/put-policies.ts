@@ -87,12 +87,15 @@ export default async function putPoliciesRoutes(
         // Fastify has no body if none was announced.
         if (request.body !== undefined) for await (const documents of body.read()) await check.take(documents);
         check.end(prune && allowEmpty);
-        // The body may have taken long to arrive. Whoever was disabled meanwhile changes nothing any more.
+        // The body may have taken long to arrive. Whoever was disabled meanwhile changes nothing any more, and whoever ceased to be an
+        // admin stores nothing that only admins may.
+        const { isAdmin } = callerOf(request);
         request.caller = await app.identifyAgain(request);
         requireAccess(request.caller, "write", name);
+        const isSameCaller = isAdmin === request.caller.isAdmin;
         const result = await putPolicies(app.database, originOf(request), {
           app: name,
-          policies: check.policies,
+          policies: isSameCaller ? check.policies : await check.again(surroundings),
           validatedWith: surroundings,
           validateAgain: (now) => check.again(now),
           known,
