@@ -134,3 +134,30 @@ describe("another program that holds the lock of the SQLite file", () => {
     other.exec("rollback");
   });
 });
+
+it("returns the columns that a table has now, by a statement that it has run before", async () => {
+  const database = await openTexts(join(await temporaryDir(), "texts.db"));
+  await database.insertInto("texts").values({ text: "first" }).execute();
+  const texts = () => database.selectFrom("texts").selectAll().execute();
+  const inTransaction = () => database.transaction().execute((open) => open.selectFrom("texts").selectAll().execute());
+  expect(await texts()).toEqual([{ text: "first" }]);
+  expect(await inTransaction()).toEqual([{ text: "first" }]);
+  await sql`alter table texts add column note text default 'none'`.execute(database);
+  expect(await texts()).toEqual([{ text: "first", note: "none" }]);
+  expect(await inTransaction()).toEqual([{ text: "first", note: "none" }]);
+});
+
+it("copies what changes have logged into the file when nobody changes anything, and keeps it from growing", async () => {
+  const path = join(await temporaryDir(), "texts.db");
+  const database = await openTexts(path);
+  for (let n = 0; n < 16; n++) await database.insertInto("texts").values({ text: `${n}` }).execute();
+  const copied = () => new DatabaseSync(`file:${path}?immutable=1`, { readOnly: true });
+  await expect
+    .poll(() => {
+      const file = copied();
+      const { count } = file.prepare("select count(*) as count from texts").get() as { count: number };
+      file.close();
+      return count;
+    })
+    .toBe(16);
+});

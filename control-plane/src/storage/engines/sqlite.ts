@@ -3,7 +3,7 @@
 // while another process writes, they try again between other requests, for a limited time.
 
 import { dirname } from "node:path";
-import type { DatabaseSync, SQLInputValue } from "node:sqlite";
+import type { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type CompiledQuery,
@@ -18,9 +18,11 @@ import {
   type TransactionSettings,
 } from "kysely";
 import { DatabaseBusy, DatabaseUnwritable } from "./database-errors.ts";
+import { Checkpoints } from "./sqlite-checkpoints.ts";
 import { isBusy, isDiskFull, writeFaultOf } from "./sqlite-errors.ts";
 import { type OpenedFile, openAlone, openTogether, requireSqliteFile } from "./sqlite-file.ts";
 import { type FileLock, lockSqliteFile } from "./sqlite-lock.ts";
+import { run } from "./sqlite-statements.ts";
 import { StorageHealth } from "./storage-health.ts";
 import { Turns } from "./turns.ts";
 
@@ -58,6 +60,7 @@ class SqliteFileDriver implements Driver {
   readonly #health: StorageHealth;
   readonly #writing = new Turns();
   readonly #readingSnapshots = new Turns();
+  readonly #checkpoints = new Checkpoints();
   #lock: FileLock | undefined;
   #file: OpenedFile | undefined;
   /** Set when the single connection has stored a change: there may be room again for the file that connections share. */
@@ -104,6 +107,7 @@ class SqliteFileDriver implements Driver {
 
   async destroy(): Promise<void> {
     this.#isClosed = true;
+    this.#checkpoints.stop();
     this.#file?.close();
     this.#file = undefined;
     this.#lock?.release();
@@ -156,6 +160,7 @@ class SqliteFileDriver implements Driver {
   /** Called after a change that used room on the disk. */
   hasStored(): void {
     this.#mayShare = this.#isAlone && performance.now() > this.#triedToShareAtMs + reopenAfterMs;
+    this.#checkpoints.afterChange(this.#opened.writer);
     // A small change may still find room where the next one does not, so the free space is checked too.
     if (this.#health.state !== "ok" && !isDiskFull(dirname(this.#path))) this.#health.worked();
   }
@@ -285,14 +290,6 @@ function lockUnlessFull(path: string): FileLock | undefined {
 
 function isRead({ query, sql }: CompiledQuery): boolean {
   return SelectQueryNode.is(query) || /^\s*select\b/i.test(sql);
-}
-
-function run<R>(database: DatabaseSync, { sql, parameters }: CompiledQuery): QueryResult<R> {
-  const statement = database.prepare(sql);
-  const values = parameters as SQLInputValue[];
-  if (statement.columns().length > 0) return { rows: statement.all(...values) as R[] };
-  const { changes, lastInsertRowid } = statement.run(...values);
-  return { numAffectedRows: BigInt(changes), insertId: BigInt(lastInsertRowid), rows: [] };
 }
 
 function hasChangedRows({ numAffectedRows = 0n }: QueryResult<unknown>): boolean {
