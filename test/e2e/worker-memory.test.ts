@@ -84,7 +84,7 @@ it.concurrent("LuaJIT flushes its traces before it has kept more than a thousand
   }
 });
 
-it.concurrent("LuaJIT has room for more traces if other Lua of the nginx uses more at once", async () => {
+it.concurrent("LuaJIT has room for more traces if other Lua of the nginx uses more at once", async ({ expect }) => {
   const hot = `location = /hot {
     content_by_lua_block {
       if not hot then

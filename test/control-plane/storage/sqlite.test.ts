@@ -150,7 +150,11 @@ it("returns the columns that a table has now, by a statement that it has run bef
 it("copies what changes have logged into the file when nobody changes anything, and keeps it from growing", async () => {
   const path = join(await temporaryDir(), "texts.db");
   const database = await openTexts(path);
-  for (let n = 0; n < 16; n++) await database.insertInto("texts").values({ text: `${n}` }).execute();
+  for (let n = 0; n < 16; n++)
+    await database
+      .insertInto("texts")
+      .values({ text: `${n}` })
+      .execute();
   const copied = () => new DatabaseSync(`file:${path}?immutable=1`, { readOnly: true });
   await expect
     .poll(() => {
