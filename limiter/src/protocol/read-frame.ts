@@ -9,6 +9,7 @@ import { describeValue } from "../document/validate.ts";
 import { policyOfBan } from "../state/ban-book.ts";
 import { type Change, newChange } from "../state/change.ts";
 import {
+  type EntryText,
   type GoneEntry,
   kindOf,
   nameOfApp,
@@ -25,10 +26,13 @@ import {
   readCallerEntry,
   readGoneEntry,
   readPolicyEntry,
+  readValidPolicyEntry,
   readZoneEntry,
 } from "../state/read-entries.ts";
 import { type FrameType, isComplete, type LineTaker, type ListName, newLineReader, takeLine } from "./frame-lines.ts";
 import { snapshotFormat } from "./push-messages.ts";
+
+export type { EntryText } from "../state/entries.ts";
 
 /** The entries that are held, by name. */
 export interface HeldEntries {
@@ -44,13 +48,6 @@ export interface JsonCodec {
   /** @returns undefined: it is not JSON */
   decode(this: void, text: string): unknown;
   encode(this: void, value: unknown): string;
-}
-
-/** An entry as it was written. */
-export interface EntryText {
-  readonly name: string;
-  /** JSON of one line. */
-  readonly text: string;
 }
 
 export interface ReadFrame {
@@ -298,26 +295,44 @@ function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReadi
   return { frame: { type, change, set, gone, policyCount }, misfit: false, problems };
 }
 
+/** What was read and found valid before, and stored. */
+export interface StoredChange {
+  readonly position: Position;
+  readonly set: readonly EntryText[];
+  readonly gone: readonly GoneEntry[];
+  /** True: this same code has found it valid, so policies are not validated again. */
+  readonly isValid: boolean;
+}
+
 /**
- * Makes a change of entries that were read and found valid before.
+ * Makes a change of what was stored. Policies are read when they are compiled: ten thousand would take twice the memory if all were read
+ * first.
  *
  * @param findings gets what is wrong all the same
  */
 export function entriesChange(
-  position: Position,
-  entries: readonly EntryText[],
-  gone: GoneEntry[],
+  { position, set, gone, isValid }: StoredChange,
   { decode }: JsonCodec,
   findings: Findings,
   pause: Pause,
 ): Change {
-  const change = newChange(position);
+  const written: EntryText[] = [];
+  const read = isValid ? readValidPolicyEntry : readPolicyEntry;
+  const change = newChange(position, {
+    entries: written,
+    read: ({ name, text }) => read(decode(text), name, findings),
+  });
   for (const one of gone) change.gone.push(one);
-  for (const { name, text } of entries) {
-    const value = decode(text);
+  for (const entry of set) {
+    const { name } = entry;
     const kind = kindOf(name);
-    if (kind === "policy") add(change.policies, readPolicyEntry(value, name, findings));
-    else if (kind === "app") add(change.apps, readAppEntry(value, name, findings));
+    pause();
+    if (kind === "policy") {
+      written.push(entry);
+      continue;
+    }
+    const value = decode(entry.text);
+    if (kind === "app") add(change.apps, readAppEntry(value, name, findings));
     else if (kind === "ban") add(change.bans, readBanEntry(value, name, findings));
     else if (kind === "caller") add(change.callers, readCallerEntry(value, name, findings));
     else {
@@ -325,7 +340,6 @@ export function entriesChange(
       const transitions = readZoneEntry(zone, value, name, findings);
       if (transitions !== undefined) change.zones[zone] = transitions;
     }
-    pause();
   }
   return change;
 }

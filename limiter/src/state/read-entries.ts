@@ -6,7 +6,7 @@ import { isName, nameRule, nameShape } from "../document/policy-shape.ts";
 import { addProblem, type Findings, problemCount } from "../document/problems.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
 import type { Shape } from "../document/shape.ts";
-import { checkShape, describeValue, validatePolicy } from "../document/validate.ts";
+import { checkShape, describeValue, validatePolicy, validPolicy } from "../document/validate.ts";
 import { cidrRule, parseCidr } from "../key/cidr.ts";
 import { matchedRealmShape } from "../realm/realm-shape.ts";
 import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller } from "./entries.ts";
@@ -105,6 +105,12 @@ export function readPolicyEntry(value: unknown, path: string, findings: Findings
     addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
   return policy === undefined ? undefined : { app, policy };
+}
+
+/** Reads what `readPolicyEntry` of the same code has read before. */
+export function readValidPolicyEntry(value: unknown): AppPolicy {
+  const { app, document } = value as { app: string; document: unknown };
+  return { app, policy: validPolicy(document) };
 }
 
 export function readAppEntry(value: unknown, path: string, findings: Findings): SnapshotApp | undefined {
