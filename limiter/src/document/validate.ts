@@ -41,6 +41,12 @@ const keyParts = sharing<KeyPart | undefined>();
 
 /** @param document as parsed from JSON or YAML. Never throws. */
 export function validatePolicy(document: unknown): Validation {
+  const problems = problemsOf(document);
+  return problems.length > 0 ? { problems } : { policy: policyFrom(document as Json), problems };
+}
+
+/** Returns everything that is wrong with a document. Never throws. */
+export function problemsOf(document: unknown): Problem[] {
   const findings = noFindings();
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) {
@@ -52,9 +58,7 @@ export function validatePolicy(document: unknown): Validation {
     checkCost(document, findings);
     if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
   }
-  const problems = listProblems(findings);
-  if (problems.length > 0) return { problems };
-  return { policy: policyFrom(document as Json), problems };
+  return listProblems(findings);
 }
 
 /** Reports what is wrong with the value by its shape alone. */
@@ -553,12 +557,12 @@ function isRecord(value: unknown): value is Json {
   return !Array.isArray(value) || (emptyIsBoth && value.length === 0);
 }
 
-/** @param document one in which `validatePolicy` has found no problems */
+/** @param document one that has no problems */
 export function validPolicy(document: unknown): Policy {
   return policyFrom(document as Json);
 }
 
-/** Fills in the defaults. @param document without problems */
+/** Fills in the defaults. */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
   const limits: Limit[] = [];

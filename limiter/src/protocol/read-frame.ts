@@ -21,6 +21,7 @@ import {
 } from "../state/entries.ts";
 import { isSamePosition, nowhere, type Position } from "../state/policy-state.ts";
 import {
+  isPolicyEntry,
   readAppEntry,
   readBanEntry,
   readCallerEntry,
@@ -84,7 +85,7 @@ export function readFrame(
   let frame: Frame | undefined;
   const taker: LineTaker = {
     head(text) {
-      frame = beginFrame(codec.decode(text), held);
+      frame = beginFrame(codec, text, held);
       return frame?.type;
     },
     entry(list, text) {
@@ -116,6 +117,8 @@ interface Frame {
   readonly held: HeldEntries;
   readonly findings: Findings;
   readonly change: Change;
+  /** The policies that the change has as texts. */
+  readonly written: EntryText[];
   readonly zones: Json;
   readonly policyCount: number | undefined;
   /** Nothing more can be read. */
@@ -139,7 +142,8 @@ function anotherLayout(frame: Frame | undefined): FrameReading {
 }
 
 /** @returns undefined: it is not the head of any text */
-function beginFrame(head: unknown, held: HeldEntries): Frame | undefined {
+function beginFrame({ decode }: JsonCodec, text: string, held: HeldEntries): Frame | undefined {
+  const head = decode(text);
   if (typeof head !== "object" || head === null || Array.isArray(head)) return undefined;
   const { type, format, epoch, revision, edition, proof, zones = {}, from, policyCount } = head as Json;
   if (type !== "snapshot" && type !== "delta") return undefined;
@@ -175,11 +179,13 @@ function beginFrame(head: unknown, held: HeldEntries): Frame | undefined {
     edition: typeof edition === "string" ? edition : undefined,
     proof: typeof proof === "string" ? proof : undefined,
   };
+  const written: EntryText[] = [];
   return {
     type,
     held,
     findings,
-    change: newChange(position),
+    change: newChange(position, { entries: written, read: (entry) => readValidPolicyEntry(decode(entry.text)) }),
+    written,
     zones: zones as Json,
     policyCount: typeof policyCount === "number" ? policyCount : undefined,
     broken,
@@ -213,9 +219,13 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
     // What is held was valid when it came. Its name is all that is needed of it.
     const name = policyNameIn(value);
     if (name !== undefined && isHeld(frame, name, text)) return true;
-    const entry = readPolicyEntry(value, path, findings);
-    if (entry !== undefined && isNew(frame, nameOfPolicy(entry.app, entry.policy.name), text, path)) {
-      change.policies.push(entry);
+    if (change.policies.length < mostKeptRead) {
+      const entry = readPolicyEntry(value, path, findings);
+      if (entry !== undefined && isNew(frame, nameOfPolicy(entry.app, entry.policy.name), text, path)) {
+        change.policies.push(entry);
+      }
+    } else if (isPolicyEntry(value, path, findings) && isNew(frame, name as string, text, path)) {
+      frame.written.push(frame.set[frame.set.length - 1] as EntryText);
     }
   } else if (list === "apps") {
     const entry = readAppEntry(value, path, findings);
@@ -237,6 +247,9 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
   }
   return true;
 }
+
+/** Of so many policies what was read is kept. Of the others only the text is, and they are read again when they are compiled. */
+const mostKeptRead = 200;
 
 function policyNameIn(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return undefined;
