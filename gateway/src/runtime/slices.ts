@@ -2,7 +2,7 @@
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
-import { collect, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
+import { collect, collectDuringLoad, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
 import { ownCpuSeconds, stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
@@ -41,6 +41,7 @@ export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause)
       return work(pause);
     },
     noteSlice,
+    collectDuringLoad,
   );
   takingIn = false;
   collectSoon();
@@ -72,22 +73,27 @@ function collectSoon(): void {
   collecting = failedToBegin === undefined;
 }
 
-/** @param ended receives the length of each slice */
+/** @param ended receives the length of each slice @param between is called after each rest, and must call its pause likewise */
 function sliced<Result>(
   work: (this: void, pause: Pause) => Result,
   ended: (this: void, seconds: number) => void,
+  between?: (this: void, pause: Pause) => void,
 ): Result {
   let slice = sliceSeconds;
   let beganAt = stopwatchSeconds();
-  const result = work(() => {
+  const restIfOver = () => {
     const seconds = stopwatchSeconds() - beganAt;
-    if (seconds < slice) return;
+    if (seconds < slice) return false;
     ended(seconds);
     const cpuBefore = ownCpuSeconds();
     rest();
     const isIdle = ownCpuSeconds() - cpuBefore < idleCpuSeconds;
     slice = isIdle ? math.min(slice * growthOfSlices, longestSliceSecondsIdle) : sliceSeconds;
     beganAt = stopwatchSeconds();
+    return true;
+  };
+  const result = work(() => {
+    if (restIfOver()) between?.(restIfOver);
   });
   ended(stopwatchSeconds() - beganAt);
   return result;
