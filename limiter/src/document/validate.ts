@@ -463,9 +463,7 @@ function fits(shape: Shape, value: unknown): boolean {
       return typeof value === "number" && value >= shape.min && value <= shape.max && Math.floor(value) === value;
     case "duration": {
       const durationUs = typeof value === "string" ? parseDuration(value) : undefined;
-      return (
-        durationUs !== undefined && durationUs >= boundUs(shape.min) && durationUs <= boundUs(shape.max)
-      );
+      return durationUs !== undefined && durationUs >= boundUs(shape.min) && durationUs <= boundUs(shape.max);
     }
     case "choice":
       return typeof value === "string" && shape.of.includes(value);
