@@ -51,6 +51,8 @@ export interface MeasuredGateway {
 }
 
 export interface Memory {
+  /** Without what processes share, such as the shared dicts. */
+  readonly ownMB: number;
   readonly residentMB: number;
   readonly peakMB: number;
 }
@@ -159,5 +161,5 @@ export function memoryOf(pids: readonly number[]): Memory {
       const kB = new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
       return total + Number(kB) / 1024;
     }, 0);
-  return { residentMB: sum("VmRSS"), peakMB: sum("VmHWM") };
+  return { ownMB: sum("RssAnon"), residentMB: sum("VmRSS"), peakMB: sum("VmHWM") };
 }

@@ -201,6 +201,8 @@ export interface Occupied {
   readonly controlPlaneHeapMB: number;
   /** Of one worker, on average. */
   readonly workerMB: number;
+  /** Without the shared dicts, whose pages count in every worker that has touched them. */
+  readonly workerOwnMB: number;
   readonly workerLuaMB: number;
 }
 
@@ -211,6 +213,7 @@ export async function occupied(site: Site, gateway: MeasuredGateway): Promise<Oc
     controlPlane: site.memory(),
     controlPlaneHeapMB: await site.heapMB(),
     workerMB: gateway.memory().residentMB / gateway.workers().length,
+    workerOwnMB: gateway.memory().ownMB / gateway.workers().length,
     workerLuaMB: lua.reduce((sum, bytes) => sum + bytes, 0) / lua.length / 2 ** 20,
   };
 }

@@ -77,10 +77,11 @@ export function printEdits({ empty, edits }: Results): void {
       "its heap MB",
       "KB a policy",
       "worker MB",
+      "its own MB",
       "its Lua MB",
       "KB a policy",
     ],
-    rows.map(({ policies, when, controlPlane, controlPlaneHeapMB, workerMB, workerLuaMB }) => [
+    rows.map(({ policies, when, controlPlane, controlPlaneHeapMB, workerMB, workerOwnMB, workerLuaMB }) => [
       `${policies}`,
       when,
       controlPlane.residentMB.toFixed(0),
@@ -88,8 +89,9 @@ export function printEdits({ empty, edits }: Results): void {
       controlPlaneHeapMB.toFixed(0),
       eachKB(controlPlane.residentMB, empty?.controlPlane.residentMB, policies),
       workerMB.toFixed(0),
+      workerOwnMB.toFixed(0),
       workerLuaMB.toFixed(1),
-      eachKB(workerMB, empty?.workerMB, policies),
+      eachKB(workerOwnMB, empty?.workerOwnMB, policies),
     ]),
   );
 }

@@ -54,8 +54,10 @@ export async function intake(
     measured.push(one);
     process.stdout.write(`\n${tableOf(one.phases)}\n\n`);
     say(`longest slice by the gateway's own stopwatch: ${one.longestSliceMs?.toFixed(1) ?? "–"} ms`);
-    for (const [when, { residentMB, peakMB }] of Object.entries(one.memory)) {
-      say(`memory of all workers, ${when}: ${residentMB.toFixed(0)} MB, at most ${peakMB.toFixed(0)} MB`);
+    for (const [when, { ownMB, residentMB, peakMB }] of Object.entries(one.memory)) {
+      const shared = residentMB - ownMB;
+      const what = `${ownMB.toFixed(0)} MB of their own, and ${shared.toFixed(0)} MB of shared memory`;
+      say(`memory of all workers, ${when}: ${what}; at most ${peakMB.toFixed(0)} MB together`);
     }
   }
   writeJson(jsonFile, { date: new Date().toISOString(), machine, workers, measured });

@@ -29,7 +29,7 @@ import { followPublications } from "./snapshot/distribution.ts";
 import { recallLiveGateways } from "./snapshot/live-gateways.ts";
 import { lookAfterOwnDirectory } from "./snapshot/own-directory.ts";
 import { publish, startPublishing, stopPublishing } from "./snapshot/publication.ts";
-import { publishedVersion } from "./snapshot/shared-entries.ts";
+import { noteGeneration, publishedVersion } from "./snapshot/shared-entries.ts";
 import { openLeases } from "./stores/lease/leases.ts";
 import { forgetLeases } from "./stores/lease/watch.ts";
 import { keepFreeingExpired } from "./stores/node/expired-counters.ts";
@@ -61,6 +61,7 @@ export function init(): void {
   if (endsWithRequest) return;
   requireCodeCache();
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
+  noteGeneration(generation);
   recallLiveGateways(settings.gatewayDir);
   if (publishedVersion() > 0) return;
   const stored = readNewestWhole(settings.gatewayDir);

@@ -78,7 +78,8 @@ export class DeltaGateway {
     if (stored === undefined) return;
     const entries = [...stored.texts].map(([name, text]) => ({ name, text }));
     const findings = noFindings();
-    const change = entriesChange(stored.position, entries, [], json, findings, noPause);
+    const written = { position: stored.position, set: entries, gone: [], isValid: false };
+    const change = entriesChange(written, json, findings, noPause);
     commitChange(this.state, prepareChange(this.state, change, findings, noPause));
     if (findings.problems.length > 0) throw new Error(`refused from disk: ${JSON.stringify(findings.problems)}`);
   }

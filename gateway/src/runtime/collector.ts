@@ -17,7 +17,9 @@ declare function collectgarbage(
 ): number | boolean;
 
 /** During a snapshot load: how far memory may grow, in % of the memory in use, before the collector starts a cycle. */
-const growthDuringLoad = 400;
+const growthDuringLoad = 1000;
+/** During a snapshot load: a cycle is run when memory has grown by this much, and by half, since the last one. */
+const mostGarbageKB = 20_480;
 /**
  * In %. Below this growth since the last cycle, another cycle is not worth its cost: a snapshot of one edited policy is mostly
  * its text.
@@ -43,6 +45,8 @@ const roomForNeighboursKB = 3072;
  */
 const growthOfLeast = 1.5;
 
+/** How many KB were in use when the load began, or after its last cycle. */
+let loadKeptKB = 0;
 let leastKB = math.huge;
 let growthWithRoom = 0;
 let growthOfNeighbours = 0;
@@ -52,10 +56,23 @@ let keptKB = 0;
 let interrupted = false;
 
 /**
- * The collector does nothing until memory has grown to four times its current size. The rest of a cycle that has begun waits:
+ * The collector does nothing by itself until memory has grown to ten times its current size. The rest of a cycle that has begun waits:
  * without steps, the collector does not have to know what is allocated meanwhile.
  */
 export function postponeCollection(): void {
+  waitForGrowth(growthDuringLoad);
+  loadKeptKB = luaMemoryKb();
+}
+
+/**
+ * Runs a whole cycle if a load has made much garbage. Nothing is allocated meanwhile, so the cycle has no long step. What memory a load
+ * takes at most remains the worker's for good.
+ */
+export function collectDuringLoad(pause: Pause): void {
+  const growthKB = luaMemoryKb() - loadKeptKB;
+  if (growthKB < mostGarbageKB || growthKB < loadKeptKB / 2) return;
+  while (!stepOfRound()) pause();
+  loadKeptKB = luaMemoryKb();
   waitForGrowth(growthDuringLoad);
 }
 

@@ -2,12 +2,21 @@
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
-import { collect, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
+import { collect, collectDuringLoad, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
 import { stateDict } from "./shared-memory.ts";
-import { stopwatchSeconds } from "./stopwatch.ts";
+import { ownCpuSeconds, stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
 
 const sliceSeconds = 0.001;
+/** Of a worker that has nothing else to do. The first request that comes waits no longer than for this. */
+const longestSliceSecondsIdle = 0.004;
+/** Slices grow by this factor with each rest in which nothing else was done. */
+const growthOfSlices = 1.5;
+/**
+ * The timer of a rest takes 15 to 60 µs of CPU. More is taken for somebody's request. One that takes very little may go unnoticed: then those that
+ * follow wait for a long slice at most.
+ */
+const idleCpuSeconds = 0.00006;
 /**
  * The shortest sleep that works in an nginx without OpenResty's patches: a sleep of 0 ends before nginx handles anything else.
  */
@@ -35,6 +44,7 @@ export function inSlices<Result>(bytes: number, work: (this: void, pause: Pause)
       return work(pause);
     },
     noteSlice,
+    collectDuringLoad,
   );
   takingIn = false;
   collectSoon();
@@ -66,18 +76,27 @@ function collectSoon(): void {
   collecting = failedToBegin === undefined;
 }
 
-/** @param ended receives the length of each slice */
+/** @param ended receives the length of each slice @param between is called after each rest, and must call its pause likewise */
 function sliced<Result>(
   work: (this: void, pause: Pause) => Result,
   ended: (this: void, seconds: number) => void,
+  between?: (this: void, pause: Pause) => void,
 ): Result {
+  let slice = sliceSeconds;
   let beganAt = stopwatchSeconds();
-  const result = work(() => {
+  const restIfOver = () => {
     const seconds = stopwatchSeconds() - beganAt;
-    if (seconds < sliceSeconds) return;
+    if (seconds < slice) return false;
     ended(seconds);
+    const cpuBefore = ownCpuSeconds();
     rest();
+    const isIdle = ownCpuSeconds() - cpuBefore < idleCpuSeconds;
+    slice = isIdle ? math.min(slice * growthOfSlices, longestSliceSecondsIdle) : sliceSeconds;
     beganAt = stopwatchSeconds();
+    return true;
+  };
+  const result = work(() => {
+    if (restIfOver()) between?.(restIfOver);
   });
   ended(stopwatchSeconds() - beganAt);
   return result;

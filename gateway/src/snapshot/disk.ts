@@ -128,7 +128,9 @@ function readStoredLog(path: string): StoredLog {
   const log = readLog(text, noPause);
   if (log === undefined) return { ...none, whyNot: "it is damaged: the checksum of its beginning does not match" };
   const findings = noFindings();
-  const change = entriesChange(log.position, log.entries, [], json, findings, noPause);
+  // Another version of the gateway may have written it.
+  const written = { position: log.position, set: log.entries, gone: [], isValid: false };
+  const change = entriesChange(written, json, findings, noPause);
   const prepared = prepareChange(currentState(), change, findings, noPause);
   const [problem] = findings.problems;
   if (problem !== undefined)

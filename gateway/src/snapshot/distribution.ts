@@ -83,7 +83,7 @@ function applyRecord(version: number, pause: Pause): boolean {
     const entry = goneEntry(name);
     if (entry !== undefined) gone.push(entry);
   }
-  return apply(currentState(), version, position, added, gone, pause);
+  return apply(currentState(), version, position, { added, gone, isValid: record.isValid }, pause);
 }
 
 /**
@@ -116,7 +116,14 @@ function readAll(pause: Pause): boolean {
     entries.push(newest[name] as SharedEntry);
     pause();
   }
-  return apply(emptyState(), version, position, entries, [], pause);
+  return apply(emptyState(), version, position, { added: entries, gone: [], isValid: false }, pause);
+}
+
+interface ReadChange {
+  readonly added: readonly SharedEntry[];
+  readonly gone: GoneEntry[];
+  /** Whether the entries were found valid by the same code. */
+  readonly isValid: boolean;
 }
 
 /** @returns false: another version was applied meanwhile, or the entries make no valid state */
@@ -124,13 +131,12 @@ function apply(
   state: PolicyState,
   version: number,
   position: Position,
-  entries: readonly SharedEntry[],
-  gone: GoneEntry[],
+  { added, gone, isValid }: ReadChange,
   pause: Pause,
 ): boolean {
   const findings = noFindings();
   const before = ownVersion();
-  const change = entriesChange(position, entries, gone, json, findings, pause);
+  const change = entriesChange({ position, set: added, gone, isValid }, json, findings, pause);
   const prepared = prepareChange(state, change, findings, pause);
   // This worker may have published a version itself meanwhile.
   if (ownVersion() !== before) return false;

@@ -66,7 +66,7 @@ export interface LoggedState {
 
 /** @returns undefined: not even the first block is whole */
 export function readLog(text: string, pause: Pause): LoggedState | undefined {
-  const entries = emptyTable<string>();
+  const entries = noEntries();
   let position: Position | undefined;
   let bytes = 0;
   let firstBytes = 0;
@@ -82,16 +82,63 @@ export function readLog(text: string, pause: Pause): LoggedState | undefined {
     const [committed] = cjson.decode<Position>(from ?? "");
     if (typeof committed !== "object") break;
     position = committed;
-    for (const [mark, name, rest] of string.gmatch(block, "([+-])([^ \n]+) ?([^\n]*)\n")) {
-      if (mark === "-") delete entries[name as string];
-      else entries[name as string] = rest as string;
-      pause();
-    }
+    readLines(entries, block, pause);
     bytes = lineEnd;
     if (firstBytes === 0) firstBytes = bytes;
   }
   if (position === undefined) return undefined;
-  const list: EntryText[] = [];
-  for (const name in entries) list.push({ name, text: entries[name] as string });
-  return { position, entries: list, bytes, firstBytes };
+  return { position, entries: listOf(entries), bytes, firstBytes };
+}
+
+/** Entries in the order in which they were set first. Policies that come in order of evaluation need no sorting. */
+interface Entries {
+  readonly list: EntryText[];
+  readonly placeOf: Record<string, number | undefined>;
+  gone: number;
+}
+
+/** Stands where an entry was. */
+const noEntry: EntryText = { name: "", text: "" };
+
+function noEntries(): Entries {
+  return { list: [], placeOf: emptyTable(), gone: 0 };
+}
+
+/** A search for a plain text takes a tenth of the time that a pattern takes. */
+function readLines(entries: Entries, block: string, pause: Pause): void {
+  const { list, placeOf } = entries;
+  for (let from = 1; ; ) {
+    const [end] = string.find(block, "\n", from, true);
+    if (end === undefined) return;
+    const isSet = string.byte(block, from) === plus;
+    const [space] = isSet ? string.find(block, " ", from, true) : [end];
+    if (space === undefined) return;
+    const name = string.sub(block, from + 1, space - 1);
+    const place = placeOf[name];
+    if (isSet) {
+      const entry = { name, text: string.sub(block, space + 1, end - 1) };
+      if (place === undefined) {
+        placeOf[name] = list.length;
+        list.push(entry);
+      } else {
+        list[place] = entry;
+      }
+    } else if (place !== undefined) {
+      list[place] = noEntry;
+      entries.gone += 1;
+      delete placeOf[name];
+    }
+    from = end + 1;
+    pause();
+  }
+}
+
+/** "+". */
+const plus = 43;
+
+function listOf({ list, gone }: Entries): readonly EntryText[] {
+  if (gone === 0) return list;
+  const rest: EntryText[] = [];
+  for (const entry of list) if (entry !== noEntry) rest.push(entry);
+  return rest;
 }

@@ -20,6 +20,7 @@ import {
   putEntry,
   putRecord,
   recordOf,
+  setSlotEnd,
   slotEnd,
 } from "./shared-entries.ts";
 
@@ -129,6 +130,7 @@ export function publish(
   const allGone = withBans(gone, prepared);
   const addedSlots: number[] = [];
   let failure: string | undefined;
+  setSlotEnd(slots.end + math.max(0, set.length - slots.free.length));
   for (const entry of set) {
     const slot = slots.free.pop() ?? slots.end;
     if (slot === slots.end) slots.end += 1;

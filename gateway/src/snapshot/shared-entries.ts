@@ -51,9 +51,12 @@ export function entryIn(slot: number): SharedEntry | undefined {
 /** @returns why it could not be stored: there is no room, or something "exists" there */
 export function putEntry(slot: number, { name, text }: EntryText, version: number): string | undefined {
   const [stored, failure] = stateDict.safe_add(`${slotKey}${slot}`, `${name}\n${text}`, 0, version);
-  if (!stored) return failure ?? "no memory";
-  if (slot >= slotEnd()) stateDict.set(slotEndKey, slot + 1);
-  return undefined;
+  return stored ? undefined : (failure ?? "no memory");
+}
+
+/** Call it before entries are put into new slots: whoever reads all slots, reads those below the end. */
+export function setSlotEnd(end: number): void {
+  if (end > slotEnd()) stateDict.set(slotEndKey, end);
 }
 
 export function deleteEntry(slot: number): void {
@@ -64,6 +67,19 @@ export function deleteEntry(slot: number): void {
 export interface VersionRecord {
   readonly addedSlots: readonly number[];
   readonly gone: readonly string[];
+}
+
+/** A record as it is read. */
+export interface PublishedRecord extends VersionRecord {
+  /** Whether code like this worker's has found its entries valid. */
+  readonly isValid: boolean;
+}
+
+/** Counts the loads of the code since shared memory is there. Workers of one generation have the same code. */
+let generation = 0;
+
+export function noteGeneration(ofWorkers: number): void {
+  generation = ofWorkers;
 }
 
 /** @returns why it could not be stored: there is no room, or there is a record of this version, which "exists" */
@@ -87,15 +103,15 @@ export function putRecord(version: number, { addedSlots, gone }: VersionRecord, 
     if (lines.length >= linesTogether) putPart();
   }
   putPart();
-  if (failure === undefined) stateDict.set(`${recordLengthKey}${version}`, part);
+  if (failure === undefined) stateDict.set(`${recordLengthKey}${version}`, part, 0, generation);
   // Only parts of its own are removed.
   else for (let own = 0; own < part; own++) stateDict.delete(`${recordKey}${version}:${own}`);
   return failure;
 }
 
 /** @returns undefined: every worker is expected to have applied the version, and its record is deleted */
-export function recordOf(version: number, pause: Pause): VersionRecord | undefined {
-  const [length] = stateDict.get<number>(`${recordLengthKey}${version}`);
+export function recordOf(version: number, pause: Pause): PublishedRecord | undefined {
+  const [length, validFor] = stateDict.get<number>(`${recordLengthKey}${version}`);
   if (length === undefined) return undefined;
   const addedSlots: number[] = [];
   const gone: string[] = [];
@@ -108,7 +124,7 @@ export function recordOf(version: number, pause: Pause): VersionRecord | undefin
     }
     pause();
   }
-  return { addedSlots, gone };
+  return { addedSlots, gone, isValid: generation > 0 && validFor === generation };
 }
 
 export function deleteRecord(version: number): void {

@@ -15,7 +15,12 @@ export function sharing<Value>(): Sharing<Value> {
   return { known: emptyTable<Value | undefined>(), count: 0 };
 }
 
-/** Returns the first value that was made for this name. @param name the same only for equal values */
+/**
+ * Returns the first value that was made for this name. Code that runs often looks into `known` first: LuaJIT compiles no code that makes
+ * the closure.
+ *
+ * @param name the same only for equal values
+ */
 export function shared<Value>(among: Sharing<Value>, name: string | number, make: () => Value): Value {
   let value = among.known[name];
   if (value !== undefined) return value;
@@ -53,5 +58,5 @@ const lists = sharing<readonly string[]>();
 export function sharedList(texts: readonly string[]): readonly string[] {
   let name = "";
   for (const text of texts) name += `${text.length}:${text}`;
-  return shared(lists, name, () => texts);
+  return lists.known[name] ?? shared(lists, name, () => texts);
 }

@@ -45,6 +45,7 @@ export function policyBans(
   bans: readonly SnapshotBan[],
   key: readonly KeyPart[],
 ): PolicyBans | undefined {
+  if (bans.length === 0) return networks === undefined ? undefined : { networks, keys: undefined };
   const all = bans.filter((ban) => canMatch(ban.key ?? [], key));
   const keys = all.length === 0 ? undefined : keyBansOf(all, key);
   return networks === undefined && keys === undefined ? undefined : { networks, keys };

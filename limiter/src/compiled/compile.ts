@@ -231,7 +231,8 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   const { mode, priority, key, onMissingKey, cost, costSource, scope, consistency } = policy;
   const { onStoreFailure, maxStoreWaitUs, onLimit } = policy;
   const store = storeOf(policy, limits);
-  const holdsSlots = limits.some(({ rate }) => rate.algorithm === "concurrency");
+  let holdsSlots = false;
+  for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
   const fastPath =
     !conditional && !hasBans && !hasConditions(policy) && mode === "enforce" && onLimit.action === "reject";
   // The texts in the middle contain no spaces.
@@ -240,6 +241,9 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   if (costSource !== undefined) name += textOfValue(costSource);
   for (const part of key) name += textOfValue(keyPartText(part));
   name += textOfOnLimit(onLimit);
+  // A closure is made only where it is called: LuaJIT compiles no code that makes one.
+  const known = terms.known[name];
+  if (known !== undefined) return known;
   return shared(terms, name, () => {
     const made: Mutable<Terms> = {
       mode,
@@ -313,14 +317,16 @@ function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
 }
 
 function compileLimits(limits: readonly Limit[], prefix: string): CompiledLimit[] {
-  return limits.map((limit) => compileLimit(limit, prefix));
+  const compiled: CompiledLimit[] = [];
+  for (const limit of limits) compiled.push(compileLimit(limit, prefix));
+  return compiled;
 }
 
 function compileLimit(limit: Limit, prefix: string): Mutable<CompiledLimit> {
   const suffix = counterSuffix(limit);
   const { algorithm, quota, windowUs, burst, precisionUs } = limit;
   const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
-  const rate = shared(rates, rateName, () => rateOf(limit));
+  const rate = rates.known[rateName] ?? shared(rates, rateName, () => rateOf(limit));
   return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix };
 }
 
@@ -368,7 +374,12 @@ function storeOf(policy: Policy, limits: readonly CompiledLimit[]): StoreName {
 }
 
 function policyHeaderOf(limits: readonly CompiledLimit[]): string {
-  return limits.map(({ name, rate }) => rateLimitPolicyItem(name, rate)).join(", ");
+  let header = "";
+  for (const { name, rate } of limits) {
+    const item = rateLimitPolicyItem(name, rate);
+    header = header === "" ? item : `${header}, ${item}`;
+  }
+  return header;
 }
 
 /**

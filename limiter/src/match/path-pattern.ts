@@ -25,6 +25,7 @@ export interface PathTest {
 
 /** @returns undefined if the index can decide: no pattern is a regular expression */
 export function pathTest(paths: readonly string[]): PathTest | undefined {
+  if (!hasRegex(paths)) return undefined;
   const exact = emptyTable<boolean>();
   const prefixes = emptyPrefixTree<boolean>();
   const regexes: PathRegex[] = [];
@@ -34,7 +35,12 @@ export function pathTest(paths: readonly string[]): PathTest | undefined {
     else if (kind === "prefix") prefixNode(prefixes, text).value = true;
     else exact[text] = true;
   }
-  return regexes.length > 0 ? { exact, prefixes, regexes } : undefined;
+  return { exact, prefixes, regexes };
+}
+
+function hasRegex(paths: readonly string[]): boolean {
+  for (const path of paths) if (path.startsWith("~")) return true;
+  return false;
 }
 
 /** @param path in normal form: decoded, slashes merged, dots resolved */

@@ -9,6 +9,7 @@ import { describeValue } from "../document/validate.ts";
 import { policyOfBan } from "../state/ban-book.ts";
 import { type Change, newChange } from "../state/change.ts";
 import {
+  type EntryText,
   type GoneEntry,
   kindOf,
   nameOfApp,
@@ -20,15 +21,19 @@ import {
 } from "../state/entries.ts";
 import { isSamePosition, nowhere, type Position } from "../state/policy-state.ts";
 import {
+  isPolicyEntry,
   readAppEntry,
   readBanEntry,
   readCallerEntry,
   readGoneEntry,
   readPolicyEntry,
+  readValidPolicyEntry,
   readZoneEntry,
 } from "../state/read-entries.ts";
 import { type FrameType, isComplete, type LineTaker, type ListName, newLineReader, takeLine } from "./frame-lines.ts";
 import { snapshotFormat } from "./push-messages.ts";
+
+export type { EntryText } from "../state/entries.ts";
 
 /** The entries that are held, by name. */
 export interface HeldEntries {
@@ -44,13 +49,6 @@ export interface JsonCodec {
   /** @returns undefined: it is not JSON */
   decode(this: void, text: string): unknown;
   encode(this: void, value: unknown): string;
-}
-
-/** An entry as it was written. */
-export interface EntryText {
-  readonly name: string;
-  /** JSON of one line. */
-  readonly text: string;
 }
 
 export interface ReadFrame {
@@ -87,7 +85,7 @@ export function readFrame(
   let frame: Frame | undefined;
   const taker: LineTaker = {
     head(text) {
-      frame = beginFrame(codec.decode(text), held);
+      frame = beginFrame(codec, text, held);
       return frame?.type;
     },
     entry(list, text) {
@@ -119,6 +117,8 @@ interface Frame {
   readonly held: HeldEntries;
   readonly findings: Findings;
   readonly change: Change;
+  /** The policies that the change has as texts. */
+  readonly written: EntryText[];
   readonly zones: Json;
   readonly policyCount: number | undefined;
   /** Nothing more can be read. */
@@ -142,7 +142,8 @@ function anotherLayout(frame: Frame | undefined): FrameReading {
 }
 
 /** @returns undefined: it is not the head of any text */
-function beginFrame(head: unknown, held: HeldEntries): Frame | undefined {
+function beginFrame({ decode }: JsonCodec, text: string, held: HeldEntries): Frame | undefined {
+  const head = decode(text);
   if (typeof head !== "object" || head === null || Array.isArray(head)) return undefined;
   const { type, format, epoch, revision, edition, proof, zones = {}, from, policyCount } = head as Json;
   if (type !== "snapshot" && type !== "delta") return undefined;
@@ -178,11 +179,13 @@ function beginFrame(head: unknown, held: HeldEntries): Frame | undefined {
     edition: typeof edition === "string" ? edition : undefined,
     proof: typeof proof === "string" ? proof : undefined,
   };
+  const written: EntryText[] = [];
   return {
     type,
     held,
     findings,
-    change: newChange(position),
+    change: newChange(position, { entries: written, read: (entry) => readValidPolicyEntry(decode(entry.text)) }),
+    written,
     zones: zones as Json,
     policyCount: typeof policyCount === "number" ? policyCount : undefined,
     broken,
@@ -216,9 +219,13 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
     // What is held was valid when it came. Its name is all that is needed of it.
     const name = policyNameIn(value);
     if (name !== undefined && isHeld(frame, name, text)) return true;
-    const entry = readPolicyEntry(value, path, findings);
-    if (entry !== undefined && isNew(frame, nameOfPolicy(entry.app, entry.policy.name), text, path)) {
-      change.policies.push(entry);
+    if (change.policies.length < mostKeptRead) {
+      const entry = readPolicyEntry(value, path, findings);
+      if (entry !== undefined && isNew(frame, nameOfPolicy(entry.app, entry.policy.name), text, path)) {
+        change.policies.push(entry);
+      }
+    } else if (isPolicyEntry(value, path, findings) && isNew(frame, name as string, text, path)) {
+      frame.written.push(frame.set[frame.set.length - 1] as EntryText);
     }
   } else if (list === "apps") {
     const entry = readAppEntry(value, path, findings);
@@ -240,6 +247,9 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
   }
   return true;
 }
+
+/** Of so many policies what was read is kept. Of the others only the text is, and they are read again when they are compiled. */
+const mostKeptRead = 200;
 
 function policyNameIn(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return undefined;
@@ -298,26 +308,44 @@ function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReadi
   return { frame: { type, change, set, gone, policyCount }, misfit: false, problems };
 }
 
+/** What was read and found valid before, and stored. */
+export interface StoredChange {
+  readonly position: Position;
+  readonly set: readonly EntryText[];
+  readonly gone: readonly GoneEntry[];
+  /** True: this same code has found it valid, so policies are not validated again. */
+  readonly isValid: boolean;
+}
+
 /**
- * Makes a change of entries that were read and found valid before.
+ * Makes a change of what was stored. Policies are read when they are compiled: ten thousand would take twice the memory if all were read
+ * first.
  *
  * @param findings gets what is wrong all the same
  */
 export function entriesChange(
-  position: Position,
-  entries: readonly EntryText[],
-  gone: GoneEntry[],
+  { position, set, gone, isValid }: StoredChange,
   { decode }: JsonCodec,
   findings: Findings,
   pause: Pause,
 ): Change {
-  const change = newChange(position);
+  const written: EntryText[] = [];
+  const read = isValid ? readValidPolicyEntry : readPolicyEntry;
+  const change = newChange(position, {
+    entries: written,
+    read: ({ name, text }) => read(decode(text), name, findings),
+  });
   for (const one of gone) change.gone.push(one);
-  for (const { name, text } of entries) {
-    const value = decode(text);
+  for (const entry of set) {
+    const { name } = entry;
     const kind = kindOf(name);
-    if (kind === "policy") add(change.policies, readPolicyEntry(value, name, findings));
-    else if (kind === "app") add(change.apps, readAppEntry(value, name, findings));
+    pause();
+    if (kind === "policy") {
+      written.push(entry);
+      continue;
+    }
+    const value = decode(entry.text);
+    if (kind === "app") add(change.apps, readAppEntry(value, name, findings));
     else if (kind === "ban") add(change.bans, readBanEntry(value, name, findings));
     else if (kind === "caller") add(change.callers, readCallerEntry(value, name, findings));
     else {
@@ -325,7 +353,6 @@ export function entriesChange(
       const transitions = readZoneEntry(zone, value, name, findings);
       if (transitions !== undefined) change.zones[zone] = transitions;
     }
-    pause();
   }
   return change;
 }

@@ -13,7 +13,14 @@ import { addProblem, type Findings } from "../document/problems.ts";
 import type { Zones, ZoneTransition } from "../document/schedule.ts";
 import { addToIndex, indexPolicies, type PolicyIndex, removeFromIndex } from "../index/policy-index.ts";
 import { type AppNetworks, forgetIfUnused, noAppNetworks, policyOfBan, removeBan, setBan } from "./ban-book.ts";
-import { type AppPolicy, type GoneEntry, nameOfPolicy, type SnapshotApp, type SnapshotCaller } from "./entries.ts";
+import {
+  type AppPolicy,
+  type EntryText,
+  type GoneEntry,
+  nameOfPolicy,
+  type SnapshotApp,
+  type SnapshotCaller,
+} from "./entries.ts";
 import { type PolicyState, type Position, policyNamed } from "./policy-state.ts";
 import { banEntryOf, isMetByRequests } from "./traffic.ts";
 
@@ -26,10 +33,21 @@ export interface Change {
   readonly bans: SnapshotBan[];
   readonly callers: SnapshotCaller[];
   readonly policies: AppPolicy[];
+  /** More policies. */
+  readonly written: WrittenPolicies;
 }
 
-export function newChange(position: Position): Change {
-  return { position, gone: [], zones: emptyTable(), apps: [], bans: [], callers: [], policies: [] };
+/** Policies that are read when they are compiled. */
+export interface WrittenPolicies {
+  readonly entries: readonly EntryText[];
+  /** @returns undefined: it is invalid, and that is reported */
+  read(this: void, entry: EntryText): AppPolicy | undefined;
+}
+
+const noneWritten: WrittenPolicies = { entries: [], read: () => undefined };
+
+export function newChange(position: Position, written = noneWritten): Change {
+  return { position, gone: [], zones: emptyTable(), apps: [], bans: [], callers: [], policies: [], written };
 }
 
 /** A change that can come into force at once. */
@@ -202,6 +220,7 @@ function newPlan(state: PolicyState, change: Change): Plan {
 function planGone(plan: Plan, pause: Pause): void {
   const { state, change, apps, set, policiesGone, replaced } = plan;
   for (const { app, policy } of change.policies) set[nameOfPolicy(app, policy.name)] = true;
+  for (const { name } of change.written.entries) set[name] = true;
   for (const gone of change.gone) {
     pause();
     if ("ban" in gone) {
@@ -306,15 +325,24 @@ function planZones(plan: Plan, pause: Pause): void {
 }
 
 function compileSet(plan: Plan, findings: Findings, pause: Pause): void {
-  const { state, change, replaced, policiesSet } = plan;
-  for (const { app, policy } of change.policies) {
-    const after = compileIn(plan, app, policy, findings);
+  const { policies, written } = plan.change;
+  for (const set of policies) {
+    compileOne(plan, set, findings);
     pause();
-    if (after === undefined) continue;
-    const before = policyNamed(state, app, policy.name);
-    if (before !== undefined) replaced[nameOfPolicy(app, policy.name)] = { before };
-    policiesSet.push(after);
   }
+  for (const entry of written.entries) {
+    const set = written.read(entry);
+    if (set !== undefined) compileOne(plan, set, findings);
+    pause();
+  }
+}
+
+function compileOne(plan: Plan, { app, policy }: AppPolicy, findings: Findings): void {
+  const after = compileIn(plan, app, policy, findings);
+  if (after === undefined) return;
+  const before = policyNamed(plan.state, app, policy.name);
+  if (before !== undefined) plan.replaced[nameOfPolicy(app, policy.name)] = { before };
+  plan.policiesSet.push(after);
 }
 
 /** Compiles policies again that stay as they are written. */

@@ -31,6 +31,13 @@ export interface AppPolicy {
 /** Names an entry that is gone, as the push protocol writes it. With a policy, its bans of key values are gone too. */
 export type GoneEntry = { app: string; policy: string } | { app: string } | { ban: string } | { caller: string };
 
+/** An entry as it was written. */
+export interface EntryText {
+  readonly name: string;
+  /** JSON of one line. */
+  readonly text: string;
+}
+
 export type EntryKind = "policy" | "app" | "ban" | "caller" | "zone";
 
 // The kind is a letter. Names of apps and policies contain no ":".

@@ -6,7 +6,7 @@ import { isName, nameRule, nameShape } from "../document/policy-shape.ts";
 import { addProblem, type Findings, problemCount } from "../document/problems.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
 import type { Shape } from "../document/shape.ts";
-import { checkShape, describeValue, validatePolicy } from "../document/validate.ts";
+import { checkShape, describeValue, problemsOf, validPolicy } from "../document/validate.ts";
 import { cidrRule, parseCidr } from "../key/cidr.ts";
 import { matchedRealmShape } from "../realm/realm-shape.ts";
 import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller } from "./entries.ts";
@@ -90,21 +90,32 @@ const goneShape: Shape = {
 
 /** @param path of the entry, for problems */
 export function readPolicyEntry(value: unknown, path: string, findings: Findings): AppPolicy | undefined {
+  return isPolicyEntry(value, path, findings) ? readValidPolicyEntry(value) : undefined;
+}
+
+/** Reports what is wrong with an entry. Returns whether it is valid. */
+export function isPolicyEntry(value: unknown, path: string, findings: Findings): boolean {
   if (typeof value !== "object" || value === null) {
     addProblem(findings, { path, expected: "an object", got: describeValue(value) });
-    return undefined;
+    return false;
   }
   const { app, document } = value as Record<string, unknown>;
   if (typeof app !== "string" || !isName(app)) {
     addProblem(findings, { path: `${path}.app`, expected: nameRule, got: describeValue(app) });
-    return undefined;
+    return false;
   }
-  const { policy, problems } = validatePolicy(document);
+  const problems = problemsOf(document);
   for (const problem of problems) {
     const inner = problem.path === "" ? "" : `.${problem.path}`;
     addProblem(findings, { path: `${path}.document${inner}`, expected: problem.expected, got: problem.got });
   }
-  return policy === undefined ? undefined : { app, policy };
+  return problems.length === 0;
+}
+
+/** Reads an entry that `isPolicyEntry` of the same code has found valid. */
+export function readValidPolicyEntry(value: unknown): AppPolicy {
+  const { app, document } = value as { app: string; document: unknown };
+  return { app, policy: validPolicy(document) };
 }
 
 export function readAppEntry(value: unknown, path: string, findings: Findings): SnapshotApp | undefined {

@@ -396,3 +396,29 @@ test("an entry that a text lists twice is refused, with its place", () => {
   const again = { ...snapshot, revision: 8, policies: [books, books] };
   expect(held.take(frameText(again)).problems).toMatchObject([{ path: "policies[1]" }]);
 });
+
+describe("a snapshot of many policies, most of which are kept as texts until they are compiled", () => {
+  const many = Array.from({ length: 500 }, (_, i) => ({
+    app: "shop",
+    document: { ...smallestDocument, name: `p${String(i).padStart(3, "0")}`, priority: i % 7 },
+  }));
+
+  test("is in force as it is written", () => {
+    const held = new HeldState();
+    expect(held.take(frameText({ ...snapshot, policies: many })).problems).toEqual([]);
+    expect(held.state.policyCount).toBe(many.length);
+    for (const { document } of many) {
+      expect(held.state.policiesByName["shop"]?.[document.name]?.policy.priority).toBe(document.priority);
+    }
+    expect(held.state.index.everywhere).toHaveLength(many.length);
+  });
+
+  test("is refused for what is wrong with any of them, and for one that is listed twice", () => {
+    const wrong = { app: "shop", document: { ...smallestDocument, name: "wrong", priority: "high" } };
+    const last = many[many.length - 1];
+    const policies = [...many, wrong, last];
+    const { problems, snapshot: read } = loadSnapshot({ ...snapshot, policies });
+    expect(read).toBeUndefined();
+    expect(problems.map(({ path }) => path)).toEqual(["policies[500].document.priority", "policies[501]"]);
+  });
+});
