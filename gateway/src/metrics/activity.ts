@@ -12,18 +12,19 @@ import { dequeue, enqueue, lengthOf, newQueue, oldestOf, type Queue } from "../r
 import { metricsDict } from "../runtime/shared-memory.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
 import { policiesOf } from "../snapshot/current.ts";
-
-/** The decisions of a policy since they were last reported. */
-export interface ReportedCounts {
-  readonly allowed: number;
-  readonly refused: number;
-  readonly "shadow-refused": number;
-  readonly degraded: number;
-  readonly delayed: number;
-  readonly admittedKeys: sketch.KeyCounts;
-  /** Undefined: none was refused. */
-  readonly refusedKeys: sketch.KeyCounts | undefined;
-}
+import {
+  admittedKeys,
+  allowed,
+  type DecisionCounts,
+  degraded,
+  delayed,
+  hasCountedKeys,
+  refused,
+  refusedKeys,
+  shadowRefused,
+  soleCount,
+  soleKey,
+} from "./decision-counts.ts";
 
 /** Keys of a policy are counted for so long before they are reported. */
 const keysEveryMs = 10_000;
@@ -48,7 +49,7 @@ interface CountedKeys {
   readonly policy: string;
   /** The parts of the policy's key. */
   readonly key: string[];
-  readonly counts: ReportedCounts;
+  readonly counts: DecisionCounts;
   readonly sinceMs: number;
 }
 
@@ -60,8 +61,6 @@ let unreportedInOrder = newQueue<PolicyActivity>();
 let unsent: string | undefined;
 let handedOverAtMs = 0;
 
-/** Whose keys are among `counted`. */
-const beingCounted = new LuaTable<ReportedCounts, boolean | undefined>();
 /** In the order in which they began. */
 let counted = newQueue<CountedKeys>();
 let keysHeld = 0;
@@ -75,20 +74,35 @@ export function keyTextsOf({ policy }: CompiledPolicy): string[] {
   return policy.key.map((part) => keyPartText(part));
 }
 
-export function newTopKeys(): sketch.KeyCounts {
-  return sketch.newKeyCounts(mostKeysOfPolicy);
-}
-
 /** Counts a key that has no count yet. */
-export function countNewKey(keys: sketch.KeyCounts, keyValues: string): void {
+export function countNewKey(
+  counts: DecisionCounts,
+  place: typeof admittedKeys | typeof refusedKeys,
+  keyValues: string,
+): undefined {
+  if (place === admittedKeys && counts[admittedKeys] === false && counts[soleKey] === "") {
+    counts[soleKey] = keyValues;
+    counts[soleCount] = 1;
+    keysHeld += 1;
+    return;
+  }
+  const known = place === admittedKeys ? admittedKeysOf(counts) : counts[place];
+  const keys = known === false ? sketch.newKeyCounts(mostKeysOfPolicy) : known;
+  counts[place] = keys;
+  if (place === admittedKeys) counts[soleKey] = "";
   const before = keys.size;
   keys.capacity = keysHeld < mostKeys ? mostKeysOfPolicy : math.max(fewKeys, before);
   sketch.countKey(keys, keyValues, ngx.crc32_short);
   keysHeld += keys.size - before;
 }
 
+function admittedKeysOf(counts: DecisionCounts): sketch.KeyCounts | false {
+  const sole = counts[soleKey];
+  return sole === "" ? counts[admittedKeys] : sketch.keyCountsOf(mostKeysOfPolicy, sole, counts[soleCount]);
+}
+
 /** Takes over what was counted of a policy since the last call. */
-export function noteDecisions(compiled: CompiledPolicy, counts: ReportedCounts): void {
+export function noteDecisions(compiled: CompiledPolicy, counts: DecisionCounts): void {
   const { app, name: policy } = compiled;
   const name = nameOf({ app, policy });
   let activity = unreported[name];
@@ -98,18 +112,21 @@ export function noteDecisions(compiled: CompiledPolicy, counts: ReportedCounts):
     unreported[name] = activity;
     enqueue(unreportedInOrder, activity);
   }
-  activity.allowed += counts.allowed;
-  activity.refused += counts.refused;
-  activity.shadowRefused += counts["shadow-refused"];
-  activity.degraded += counts.degraded;
-  activity.delayed += counts.delayed;
-  if (beingCounted.get(counts) || sizeOfKeys(counts) === 0) return;
-  beingCounted.set(counts, true);
+  activity.allowed += counts[allowed];
+  activity.refused += counts[refused];
+  activity.shadowRefused += counts[shadowRefused];
+  activity.degraded += counts[degraded];
+  activity.delayed += counts[delayed];
+  if (counts[hasCountedKeys] || sizeOfKeys(counts) === 0) return;
+  counts[hasCountedKeys] = true;
   enqueue(counted, { app, policy, key: keyTextsOf(compiled), counts, sinceMs: nowMs() });
 }
 
-function sizeOfKeys({ admittedKeys, refusedKeys }: ReportedCounts): number {
-  return admittedKeys.size + (refusedKeys === undefined ? 0 : refusedKeys.size);
+function sizeOfKeys(counts: DecisionCounts): number {
+  const sole = counts[soleKey] === "" ? 0 : 1;
+  const admitted = counts[admittedKeys];
+  const others = counts[refusedKeys];
+  return sole + (admitted === false ? 0 : admitted.size) + (others === false ? 0 : others.size);
 }
 
 /**
@@ -172,10 +189,11 @@ function inForce<Item extends { readonly app: string; readonly policy: string }>
 }
 
 function forgetKeys({ counts }: CountedKeys): void {
-  beingCounted.delete(counts);
   keysHeld -= sizeOfKeys(counts);
-  sketch.clearKeyCounts(counts.admittedKeys);
-  if (counts.refusedKeys !== undefined) sketch.clearKeyCounts(counts.refusedKeys);
+  counts[hasCountedKeys] = false;
+  counts[soleKey] = "";
+  counts[admittedKeys] = false;
+  counts[refusedKeys] = false;
 }
 
 /**
@@ -190,9 +208,10 @@ function takeKeys(now: number, isLast: boolean): KeyActivity[] {
     const oldest = oldestOf(counted);
     if (oldest === undefined || (!isLast && now - oldest.sinceMs < keysEveryMs)) break;
     dequeue(counted);
-    const { admittedKeys, refusedKeys } = oldest.counts;
+    const { counts } = oldest;
     if (now - oldest.sinceMs <= keysStaleMs) {
-      room -= addKeys(taken, oldest, "admitted", admittedKeys) + addKeys(taken, oldest, "refused", refusedKeys);
+      room -= addKeys(taken, oldest, "admitted", admittedKeysOf(counts));
+      room -= addKeys(taken, oldest, "refused", counts[refusedKeys]);
     }
     forgetKeys(oldest);
   }
@@ -204,9 +223,9 @@ function addKeys(
   to: KeyActivity[],
   { app, policy, key, sinceMs }: CountedKeys,
   result: KeyActivity["result"],
-  keys: sketch.KeyCounts | undefined,
+  keys: sketch.KeyCounts | false,
 ): number {
-  if (keys === undefined || keys.size === 0) return 0;
+  if (keys === false || keys.size === 0) return 0;
   const largest = sketch.largestCounts(keys, mostKeysReported);
   const error = sketch.errorOf(keys);
   const names = largest.keys.map((key) => wellFormed(key));

@@ -2,34 +2,34 @@
 // now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import type { KeyCounts } from "../../../limiter/src/sketch/key-counts.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { weakValues } from "../runtime/tables.ts";
-import { countNewKey, handActivityOver, keyTextsOf, newTopKeys, noteDecisions } from "./activity.ts";
-
-/** Decisions of one policy since its counts were last flushed, and the keys that had them. */
-interface DecisionCounts {
-  allowed: number;
-  refused: number;
-  "shadow-refused": number;
-  degraded: number;
-  delayed: number;
-  /** True if the policy is among those whose counts wait to be flushed. */
-  pending: boolean;
-  readonly admittedKeys: KeyCounts;
-  /** In shadow mode, of the requests that would have been refused. Undefined: there were none. */
-  refusedKeys: KeyCounts | undefined;
-}
+import { countNewKey, handActivityOver, keyTextsOf, noteDecisions } from "./activity.ts";
+import {
+  admittedKeys,
+  allowed,
+  type DecisionCounts,
+  degraded,
+  delayed,
+  isPending,
+  newDecisionCounts,
+  refused,
+  refusedKeys,
+  shadowRefused,
+  soleCount,
+  soleKey,
+} from "./decision-counts.ts";
 
 /**
  * degraded: Redis did not decide. delayed: the request had to wait, or its caller was told to. Both are counted once a request, in
  * addition to the result that it then had.
  */
-export type Result = Exclude<keyof DecisionCounts, "pending" | "admittedKeys" | "refusedKeys">;
+export type Result = "allowed" | "refused" | "shadow-refused" | "degraded" | "delayed";
 
 export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
+const places = { allowed, refused, "shadow-refused": shadowRefused, degraded, delayed } as const;
 
 /**
  * - lock-timeouts: a charge was made without its lock.
@@ -90,36 +90,31 @@ const unflushed = newQueue<CompiledPolicy>();
 /** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
 export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
   const counts = (policy.counts as DecisionCounts | undefined) ?? newCounts(policy);
-  counts[result] += 1;
+  counts[places[result]] += 1;
   if (keyValues !== undefined) {
-    const keys = result === "allowed" ? counts.admittedKeys : (counts.refusedKeys ?? newRefusedKeys(counts));
-    const counted = keys.counts[keyValues];
-    if (counted === undefined) countNewKey(keys, keyValues);
-    else keys.counts[keyValues] = counted + 1;
+    if (result !== "allowed") countKey(counts, refusedKeys, keyValues);
+    else if (counts[soleKey] === keyValues) counts[soleCount] += 1;
+    else countKey(counts, admittedKeys, keyValues);
   }
-  if (counts.pending) return;
-  counts.pending = true;
+  if (counts[isPending]) return;
+  counts[isPending] = true;
   enqueue(unflushed, policy);
 }
 
-function newRefusedKeys(counts: DecisionCounts): KeyCounts {
-  const keys = newTopKeys();
-  counts.refusedKeys = keys;
-  return keys;
+function countKey(
+  counts: DecisionCounts,
+  place: typeof admittedKeys | typeof refusedKeys,
+  keyValues: string,
+): undefined {
+  const known = counts[place];
+  const counted = known === false ? undefined : known.counts[keyValues];
+  if (known === false || counted === undefined) return countNewKey(counts, place, keyValues);
+  known.counts[keyValues] = counted + 1;
 }
 
 function newCounts(policy: CompiledPolicy): DecisionCounts {
   const name = policy.counterPrefix + keyTextsOf(policy).join("\n");
-  const counts = countsByName.get(name) ?? {
-    allowed: 0,
-    refused: 0,
-    "shadow-refused": 0,
-    degraded: 0,
-    delayed: 0,
-    pending: false,
-    admittedKeys: newTopKeys(),
-    refusedKeys: undefined,
-  };
+  const counts = countsByName.get(name) ?? newDecisionCounts();
   countsByName.set(name, counts);
   policy.counts = counts;
   return counts;
@@ -180,11 +175,11 @@ function flushPolicies(most: number): void {
 
 function flushPolicyCounts(policy: CompiledPolicy, counts: DecisionCounts): void {
   const { app, name } = policy;
-  counts.pending = false;
+  counts[isPending] = false;
   noteDecisions(policy, counts);
   for (const result of results) {
-    const count = counts[result];
-    counts[result] = 0;
+    const count = counts[places[result]];
+    counts[places[result]] = 0;
     if (count === 0) continue;
     addPending(totalKey + result, count);
     if (addToSeries(seriesKey(app, name, result), count)) continue;

@@ -23,7 +23,8 @@ import type { PolicyBans } from "./bans.ts";
 import { counterPrefix, counterSuffix } from "./counter-key.ts";
 
 /**
- * It never changes. What a part of the gateway keeps beside it is in a weak table of that part.
+ * It never changes. What a part of the gateway keeps beside it is in a weak table of that part, except for what nearly every request
+ * needs: `counts`, and `cellPrefix` of a limit.
  *
  * A worker has ten thousand of these. So the record has no more fields than most policies need (in Lua, a ninth doubles its size), and what
  * policies have in common is stored once. What is undefined for most policies is absent there.
@@ -39,8 +40,7 @@ export interface CompiledPolicy {
   readonly policyHeader: string;
   readonly match: CompiledMatch;
   /**
-   * What the gateway counts of the policy's decisions: the one thing beside it that nearly every request needs. All records of one policy
-   * may have the same.
+   * What the gateway counts of the policy's decisions. All records of one policy may have the same.
    */
   counts?: object | undefined;
   /** Absent: none. */
@@ -125,6 +125,8 @@ export interface CompiledLimit {
    * For an override's own limits: the override's key. Absent: the limit is the policy's. Different owners never share cells.
    */
   readonly owner?: string | undefined;
+  /** What the gateway begins the keys of this limit's counters on this node with. Undefined: none was needed yet. */
+  cellPrefix?: string | undefined;
 }
 
 /** The same policy for particular key values. */
@@ -317,6 +319,9 @@ function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
 }
 
 function compileLimits(limits: readonly Limit[], prefix: string): CompiledLimit[] {
+  const first = limits[0];
+  // In LuaJIT such a list is one piece of memory, and one that grows is two.
+  if (first !== undefined && limits.length === 1) return [compileLimit(first, prefix)];
   const compiled: CompiledLimit[] = [];
   for (const limit of limits) compiled.push(compileLimit(limit, prefix));
   return compiled;
@@ -327,7 +332,7 @@ function compileLimit(limit: Limit, prefix: string): Mutable<CompiledLimit> {
   const { algorithm, quota, windowUs, burst, precisionUs } = limit;
   const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
   const rate = rates.known[rateName] ?? shared(rates, rateName, () => rateOf(limit));
-  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix };
+  return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix, cellPrefix: undefined };
 }
 
 function compileOwnLimit(limit: Limit, prefix: string, owner: string): CompiledLimit {

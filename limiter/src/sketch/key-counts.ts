@@ -44,14 +44,12 @@ export function newKeyCounts(capacity: number): KeyCounts {
   return { counts: emptyTable(), size: 0, capacity, taken: 0, cells: noCells, cellCount: 0, mostInCell: 0 };
 }
 
-/** Forgets all keys. The summary stays the same object. */
-export function clearKeyCounts(keys: KeyCounts): void {
-  keys.counts = emptyTable();
-  keys.size = 0;
-  keys.taken = 0;
-  keys.cells = noCells;
-  keys.cellCount = 0;
-  keys.mostInCell = 0;
+/** Returns a summary of one key that came so often. */
+export function keyCountsOf(capacity: number, key: string, count: number): KeyCounts {
+  const keys = newKeyCounts(capacity);
+  keys.counts[key] = count;
+  keys.size = 1;
+  return keys;
 }
 
 /** @param hashOf returns an integer from 0 on */

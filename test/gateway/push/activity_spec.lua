@@ -123,6 +123,22 @@ it("reports keys after ten seconds, admitted and refused ones apart, and then co
   assert.same({ { "1:bob" }, { 1 } }, { later[1].keys, later[1].counts })
 end)
 
+it("counts a client that was the only one of its policy together with those who came later", function()
+  local free = policy("free", fixed("1000/1h"), node)
+  local world = support.world({ policies = { free } })
+  ask(world, "free", 3, { key = "ann" })
+  ask(world, "free", 2, { key = "bob" })
+  ask(world, "free", 1, { key = "ann" })
+  world.run(12000)
+  local _, keys = take(world)
+  local count = {}
+  for i, key in ipairs(keys[1].keys) do
+    count[key] = keys[1].counts[i]
+  end
+  assert.same({ ["1:ann"] = 4, ["1:bob"] = 2 }, count)
+  assert.equal(0, world.workers[1].inner("gateway.src.metrics.activity", "keysHeld"))
+end)
+
 it("names keys in UTF-8 whatever bytes they have", function()
   local world = support.world({ policies = policies })
   ask(world, "a", 1, { key = "\255é" })

@@ -20,7 +20,6 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
-import { weakTable } from "../../runtime/tables.ts";
 import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
@@ -74,8 +73,6 @@ const bytesInFirstCell = headNumbers * bytesPerNumber + entriesInFirstCell * byt
 /** The bytes that the dict takes for a cell besides its key and value. */
 const cellBytes = 68;
 
-/** What the keys of a limit's counters begin with. */
-const prefixes = weakTable<CompiledLimit, string>();
 /** A log without entries: moment and count. */
 const emptyLog = string.rep("\0", loneHeadNumbers * bytesPerNumber);
 /** Length of the characters for the counter's family. */
@@ -103,7 +100,7 @@ export function newCellCounter(): CellCounter {
 }
 
 export function counterKey(limit: CompiledLimit, keyValues: string): string {
-  return (prefixes.get(limit) ?? newPrefix(limit)) + keyValues;
+  return (limit.cellPrefix ?? newPrefix(limit)) + keyValues;
 }
 
 /** Returns the dict that holds the counter. */
@@ -118,7 +115,7 @@ export function emptyCell({ algorithm }: Rate): string | number {
 
 function newPrefix(limit: CompiledLimit): string {
   const prefix = ngx.encode_base64(string.sub(ngx.sha1_bin(limit.counterFamily), 1, 12));
-  prefixes.set(limit, prefix);
+  limit.cellPrefix = prefix;
   return prefix;
 }
 
