@@ -47,6 +47,8 @@ interface LoggedChange {
   readonly names: readonly string[];
   /** Those that were gone at some time on this way. */
   readonly deleted: readonly string[];
+  /** True if callers changed. Those that came and went on this way are not among the names: the history does not name them. */
+  readonly changesCallers: boolean;
 }
 
 interface BanLine {
@@ -151,7 +153,13 @@ export class PushedState {
       else this.#setBan(ban);
     }
     for (const { app, callers } of changes.callers) this.#replaceCallers(app, callers, names);
-    this.#log.push({ from: this.#position.revision, to: revision, names: [...names], deleted: [...deleted] });
+    this.#log.push({
+      from: this.#position.revision,
+      to: revision,
+      names: [...names],
+      deleted: [...deleted],
+      changesCallers: changes.callers.length > 0,
+    });
     this.#remembered += names.size;
     this.#forgetOldest();
     this.#position = { epoch, revision, edition: this.#edition };
@@ -183,9 +191,22 @@ export class PushedState {
     const { epoch: ownEpoch, revision: newest } = this.#position;
     if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest)
       return undefined;
-    const made = this.#deltas.get(revision) ?? this.#makeDelta(revision);
+    const known = this.#deltas.get(revision);
+    if (known !== undefined) return known;
+    const first = this.#placeAfter(revision);
+    const { from, changesCallers } = this.#log[first] as LoggedChange;
+    // A gateway of another control plane is in the middle of what is one change here, and may have a caller that we never knew.
+    if (from < revision && changesCallers) return undefined;
+    const made = this.#makeDelta(revision, first);
     this.#deltas.set(revision, made);
     return made;
+  }
+
+  /** Returns the place in the log of the change that a revision is before, or in the middle of. */
+  #placeAfter(revision: number): number {
+    let first = this.#log.length;
+    while (first > 0 && (this.#log[first - 1] as LoggedChange).to > revision) first -= 1;
+    return first;
   }
 
   #setPolicy(name: string, written: PolicyLine | undefined): void {
@@ -257,12 +278,10 @@ export class PushedState {
     return this.#frame("snapshot", zones, pieces);
   }
 
-  #makeDelta(revision: number): Frame {
+  /** @param first the place of its first change in the log */
+  #makeDelta(revision: number, first: number): Frame {
     const names = new Set<string>();
     const deleted = new Set<string>();
-    // The first change after the revision; a gateway of another control plane may be in the middle of what is one change here.
-    let first = this.#log.length;
-    while (first > 0 && (this.#log[first - 1] as LoggedChange).to > revision) first -= 1;
     for (const logged of this.#log.slice(first)) {
       for (const name of logged.names) names.add(name);
       for (const name of logged.deleted) deleted.add(name);
