@@ -22,6 +22,7 @@ interface Noted {
   policies: Map<string, { app: string; name: string; wasDeleted: boolean }>;
   templates: Set<string>;
   apps: Set<string>;
+  appsDeleted: Set<string>;
   bans: Set<string>;
   callersOf: Set<string>;
 }
@@ -67,6 +68,7 @@ export class World {
       policies: new Map(),
       templates: new Set(),
       apps: new Set(),
+      appsDeleted: new Set(),
       bans: new Set(),
       callersOf: new Set(),
     };
@@ -126,7 +128,8 @@ export class World {
       policies: [...policies].map(([key, policy]) => ({ ...policy, document: this.#policies.get(key)?.document })),
       apps: [...all("apps")].map((name) => {
         const realm = this.#apps.get(name);
-        return { name, app: realm === undefined ? undefined : appOf(name, realm) };
+        const wasDeleted = noted.some((one) => one.appsDeleted.has(name));
+        return { name, app: realm === undefined ? undefined : appOf(name, realm), wasDeleted };
       }),
       bans: [...all("bans")].map((id) => ({ id, ban: this.#bans.get(id) })),
       callers: [...all("callersOf")].map((app) => ({
@@ -204,6 +207,8 @@ export class World {
       for (const [id, ban] of this.#bans) if (ban.app === app) this.#bans.delete(id);
       for (const [sha256, caller] of this.#callers) if (caller.app === app) this.#callers.delete(sha256);
       noted.callersOf.add(app);
+      noted.appsDeleted.add(app);
+      if (this.#random.below(2) === 0) this.#putBan(app, noted);
     } else if (choice === 1) this.#apps.set(app, { state: "none" });
     else if (choice === 2) this.#apps.set(app, { state: "legacy" });
     else {

@@ -70,8 +70,8 @@ const rememberMs = 3_600_000;
 /** The most disconnected gateways to remember; those that left first are forgotten first. */
 const mostRemembered = 200;
 const mostRefusalsReported = 10;
-/** How many gateways get a delta in one turn of the event loop, which takes some 20 µs each. */
-const pushedAtOnce = 100;
+/** Gateways get deltas for so long in one turn of the event loop. One takes some 20 µs, and to make a long one takes many milliseconds. */
+const pushesInTurnMs = 3;
 
 /**
  * Events: `members` when the set of connected gateways has changed, `progress` when any wait for a revision may be over,
@@ -168,11 +168,12 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
 
   /** Sends every gateway what it lacks. A part of them at a time, so that requests are served meanwhile. */
   async pushToAll(state: PushedState): Promise<void> {
-    let pushed = 0;
+    let beganAtMs = performance.now();
     for (const { id, link } of this.connected()) {
       this.push(id, link, state);
-      pushed += 1;
-      if (pushed % pushedAtOnce === 0) await setImmediate();
+      if (performance.now() - beganAtMs < pushesInTurnMs) continue;
+      await setImmediate();
+      beganAtMs = performance.now();
     }
   }
 

@@ -39,6 +39,9 @@ export interface Frame {
 const policiesAtOnce = 500;
 /** The most names of changed entries to remember; the oldest changes are forgotten first. */
 const mostRemembered = 50_000;
+/** Deltas to one revision are made and kept until they have so many times the bytes of a snapshot, or of a small one of this size. */
+const mostDeltas = 2;
+const leastSnapshotBytes = 1_048_576;
 
 /** The names that changed on the way to a revision. */
 interface LoggedChange {
@@ -73,13 +76,17 @@ export class PushedState {
   readonly #zones = new Map<string, readonly ZoneTransition[]>();
   /** In the order of revisions, without a gap. */
   #log: LoggedChange[] = [];
+  /** The place in the log of the oldest change that is remembered. */
+  #oldest = 0;
   #remembered = 0;
   /** Deltas from this revision on can be made. */
   #logFrom: number;
   /** When the state was read or changed last. */
   #asOfMs: number;
   #snapshot: Frame | undefined;
+  /** By the revision that they are from. */
   #deltas = new Map<number, Frame>();
+  #bytesOfDeltas = 0;
 
   private constructor(edition: string, { epoch, revision, proofKey }: StoredState, nowMs: number) {
     this.#asOfMs = nowMs;
@@ -136,7 +143,9 @@ export class PushedState {
       const line = document === undefined ? undefined : policyLine(app, document, changes.templates.get(app), nowMs);
       written.push({ name: policy, line });
     }
-    for (const { name, app } of changes.apps) if (app === undefined) deleted.add(nameOfApp(name));
+    for (const { name, app, wasDeleted } of changes.apps) {
+      if (app === undefined || wasDeleted) deleted.add(nameOfApp(name));
+    }
     if (deleted.size > 0) this.#removeBansOf(deleted, names);
     for (const { name, line } of written) {
       names.add(name);
@@ -160,13 +169,14 @@ export class PushedState {
       deleted: [...deleted],
       changesCallers: changes.callers.length > 0,
     });
-    this.#remembered += names.size;
+    this.#remembered += 1 + names.size;
     this.#forgetOldest();
     this.#position = { epoch, revision, edition: this.#edition };
     this.#proofKey = proofKey;
     this.#asOfMs = nowMs;
     this.#snapshot = undefined;
     this.#deltas = new Map();
+    this.#bytesOfDeltas = 0;
   }
 
   /** Removes bans and tokens that are over. Gateways know when that is, and are not told. */
@@ -186,7 +196,7 @@ export class PushedState {
     return this.#snapshot;
   }
 
-  /** Returns what changed since a position; undefined: that is not known here, or nothing has. */
+  /** Returns what changed since a position; undefined: that is not known here, or nothing has, or a snapshot costs less. */
   deltaFrom({ epoch, revision, edition }: EditedPosition): Frame | undefined {
     const { epoch: ownEpoch, revision: newest } = this.#position;
     if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest)
@@ -197,15 +207,18 @@ export class PushedState {
     const { from, changesCallers } = this.#log[first] as LoggedChange;
     // A gateway of another control plane is in the middle of what is one change here, and may have a caller that we never knew.
     if (from < revision && changesCallers) return undefined;
+    // All gateways share one snapshot, and those at one revision a delta: many long ones would take time and memory.
+    if (this.#bytesOfDeltas > mostDeltas * Math.max(this.bytes, leastSnapshotBytes)) return undefined;
     const made = this.#makeDelta(revision, first);
     this.#deltas.set(revision, made);
+    this.#bytesOfDeltas += made.bytes;
     return made;
   }
 
   /** Returns the place in the log of the change that a revision is before, or in the middle of. */
   #placeAfter(revision: number): number {
     let first = this.#log.length;
-    while (first > 0 && (this.#log[first - 1] as LoggedChange).to > revision) first -= 1;
+    while (first > this.#oldest && (this.#log[first - 1] as LoggedChange).to > revision) first -= 1;
     return first;
   }
 
@@ -261,14 +274,16 @@ export class PushedState {
   }
 
   #forgetOldest(): void {
-    let forgotten = 0;
-    while (this.#remembered > mostRemembered && forgotten < this.#log.length) {
-      const { names, to } = this.#log[forgotten] as LoggedChange;
-      this.#remembered -= names.length;
+    while (this.#remembered > mostRemembered && this.#oldest < this.#log.length) {
+      const { names, to } = this.#log[this.#oldest] as LoggedChange;
+      this.#remembered -= 1 + names.length;
       this.#logFrom = to;
-      forgotten += 1;
+      this.#oldest += 1;
     }
-    if (forgotten > 0) this.#log = this.#log.slice(forgotten);
+    // The list is copied when half of it is forgotten, and not at each change.
+    if (this.#oldest * 2 < this.#log.length) return;
+    this.#log = this.#log.slice(this.#oldest);
+    this.#oldest = 0;
   }
 
   #makeSnapshot(): Frame {

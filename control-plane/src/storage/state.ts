@@ -67,12 +67,19 @@ export interface StateChanges {
   readonly revision: number;
   readonly proofKey: string;
   readonly policies: readonly ChangedPolicy[];
-  readonly apps: readonly { readonly name: string; readonly app: App | undefined }[];
+  readonly apps: readonly ChangedApp[];
   readonly bans: readonly { readonly id: string; readonly ban: SnapshotBan | undefined }[];
   /** All callers of apps in which any has come or gone. */
   readonly callers: readonly { readonly app: string; readonly callers: readonly SnapshotCaller[] }[];
   /** By app: the templates of those whose changed policies may use any. */
   readonly templates: ReadonlyMap<string, Templates>;
+}
+
+export interface ChangedApp {
+  readonly name: string;
+  readonly app: App | undefined;
+  /** It was gone at some time since then, and its bans with it, even if it is there now. */
+  readonly wasDeleted: boolean;
 }
 
 export interface ChangedPolicy {
@@ -131,7 +138,8 @@ interface Touched {
   readonly policies: Map<string, Map<string, boolean>>;
   /** Apps with a changed template. */
   readonly appsOfTemplates: Set<string>;
-  readonly apps: Set<string>;
+  /** By name: whether the app was gone at some time. */
+  readonly apps: Map<string, boolean>;
   readonly bans: Set<string>;
   readonly appsOfCallers: Set<string>;
 }
@@ -148,7 +156,7 @@ async function findTouched(
   const touched: Touched = {
     policies: new Map(),
     appsOfTemplates: new Set(),
-    apps: new Set(),
+    apps: new Map(),
     bans: new Set(),
     appsOfCallers: new Set(),
   };
@@ -161,7 +169,7 @@ async function findTouched(
       touched.appsOfCallers.add(row.app);
     }
     for (const { kind, app, name } of await documentsTouched(transaction, row)) {
-      if (kind === "app") touched.apps.add(name);
+      if (kind === "app") touched.apps.set(name, action === "delete-app" || touched.apps.get(name) === true);
       else if (kind === "ban") touched.bans.add(name);
       else if (kind === "template") touched.appsOfTemplates.add(app);
       else {
@@ -215,11 +223,11 @@ async function readTouchedPolicies(
 
 async function readTouchedApps(
   transaction: Transaction<Tables>,
-  names: ReadonlySet<string>,
+  touched: ReadonlyMap<string, boolean>,
 ): Promise<StateChanges["apps"]> {
-  if (names.size === 0) return [];
-  const apps = new Map((await readApps(transaction, [...names])).map((app) => [app.name, app]));
-  return [...names].map((name) => ({ name, app: apps.get(name) }));
+  if (touched.size === 0) return [];
+  const apps = new Map((await readApps(transaction, [...touched.keys()])).map((app) => [app.name, app]));
+  return [...touched].map(([name, wasDeleted]) => ({ name, app: apps.get(name), wasDeleted }));
 }
 
 async function readTouchedBans(

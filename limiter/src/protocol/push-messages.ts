@@ -63,7 +63,7 @@ export interface Delta {
   from: { epoch: string; revision: number; edition?: string };
   /** How many policies there are afterwards. */
   policyCount: number;
-  /** New and changed ones. */
+  /** Those of the policies' schedules, also if they are held. */
   zones?: Zones;
   apps?: SnapshotApp[];
   bans: SnapshotBan[];

@@ -284,7 +284,12 @@ function endFrame(frame: Frame, { encode }: JsonCodec, pause: Pause): FrameReadi
   for (const zone in zones) {
     const path = `zones.${zone}`;
     const entry = readZoneEntry(zone, zones[zone], path, findings);
-    if (entry !== undefined && isNew(frame, nameOfZone(zone), encode(entry), path)) change.zones[zone] = entry;
+    if (entry === undefined) continue;
+    const name = nameOfZone(zone);
+    const text = encode(entry);
+    // A delta has the zones of its policies, held or not. One that changed would have all policies in it compiled again.
+    if (type === "delta" && held.textOf(name) === text) continue;
+    if (isNew(frame, name, text, path)) change.zones[zone] = entry;
   }
   const problems = listProblems(findings);
   if (problems.length > 0) return { misfit: false, problems };

@@ -320,6 +320,25 @@ describe("a delta", () => {
     expect(held.state.position.revision).toBe(7);
   });
 
+  test("compiles only the policies that it sets, also if it has the time zone of others", () => {
+    const schedule = { timezone: "Europe/Berlin", windows: [{ from: "09:00", to: "18:00" }] };
+    const zones = { "Europe/Berlin": [[0, -60]] };
+    const scheduled = ["books", "films"].map((name) => ({
+      app: "shop",
+      document: { ...smallestDocument, name, schedule },
+    }));
+    const held = holding({ policies: scheduled, zones });
+    const compiled = () => ({ ...held.state.policiesByName["shop"] });
+    const before = compiled();
+    const policies = [{ app: "shop", document: { ...smallestDocument, schedule, priority: 1 } }];
+    expect(held.take(frameText({ ...delta, policies, zones })).problems).toEqual([]);
+    expect(compiled()["films"]).toBe(before["films"]);
+    expect(compiled()["books"]).not.toBe(before["books"]);
+    const next = { ...delta, from: { epoch: "e1", revision: 8, edition: "1" }, revision: 9, policies: [] };
+    expect(held.take(frameText({ ...next, zones: { "Europe/Berlin": [[0, -120]] } })).problems).toEqual([]);
+    expect(compiled()["films"]).not.toBe(before["films"]);
+  });
+
   test("that sets an entry that is gone too has it as new, without the bans of the one before", () => {
     const keyed = { app: "shop", document: { ...smallestDocument, key: ["ip"] } };
     const held = holding({ policies: [keyed, snapshot.policies[1]], bans: [ofKey] });
