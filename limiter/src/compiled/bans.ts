@@ -5,6 +5,8 @@
 //
 // A ban ends by itself: every lookup compares it with the time, so that nothing is built anew when a ban has ended.
 
+import { noPause, type Pause } from "../basics/pause.ts";
+import { sorted } from "../basics/sort.ts";
 import type { KeyPart } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
 import { isWithin, type Networks } from "../key/networks.ts";
@@ -44,21 +46,31 @@ export function policyBans(
   networks: Networks | undefined,
   bans: readonly SnapshotBan[],
   key: readonly KeyPart[],
+  pause: Pause = noPause,
 ): PolicyBans | undefined {
   if (bans.length === 0) return networks === undefined ? undefined : { networks, keys: undefined };
-  const all = bans.filter((ban) => canMatch(ban.key ?? [], key));
-  const keys = all.length === 0 ? undefined : keyBansOf(all, key);
+  const all: SnapshotBan[] = [];
+  for (const ban of bans) {
+    if (canMatch(ban.key ?? [], key)) all.push(ban);
+    pause();
+  }
+  const keys = all.length === 0 ? undefined : keyBansOf(all, key, pause);
   return networks === undefined && keys === undefined ? undefined : { networks, keys };
 }
 
-function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[]): KeyBans {
-  // By id too, so that the result does not depend on the order in which the bans came.
-  bans.sort((a, b) => (a.untilSeconds === b.untilSeconds ? (a.id < b.id ? -1 : 1) : b.untilSeconds - a.untilSeconds));
-  const patterns = indexKeyPatterns(
-    key,
-    bans.map((ban) => ban.key as string[]),
-  );
-  return { patterns, untilSeconds: bans.map(({ untilSeconds }) => untilSeconds) };
+function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[], pause: Pause): KeyBans {
+  const lists: string[][] = [];
+  const untilSeconds: number[] = [];
+  for (const ban of sorted(bans, endsLater, pause)) {
+    lists.push(ban.key as string[]);
+    untilSeconds.push(ban.untilSeconds);
+  }
+  return { patterns: indexKeyPatterns(key, lists, pause), untilSeconds };
+}
+
+/** By id too, so that the order does not depend on that in which the bans came. */
+function endsLater(this: void, a: SnapshotBan, b: SnapshotBan): boolean {
+  return a.untilSeconds === b.untilSeconds ? a.id < b.id : a.untilSeconds > b.untilSeconds;
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import type { Limit } from "../algorithms/limit.ts";
 import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
+import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import type { Exempt, Override, Policy } from "../document/policy.ts";
@@ -141,7 +142,13 @@ const rates = sharing<Rate>();
 const terms = sharing<Terms>();
 
 /** @param zones contains the zone of the policy's schedule @param bans those that the policy checks */
-export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, bans?: PolicyBans): CompiledPolicy {
+export function compilePolicy(
+  app: string,
+  policy: Policy,
+  zones: Zones = {},
+  bans?: PolicyBans,
+  pause: Pause = noPause,
+): CompiledPolicy {
   const { name, match, exempt, schedule } = policy;
   const prefix = counterPrefix(app, name);
   const limits = compileLimits(policy.limits, prefix);
@@ -161,7 +168,7 @@ export function compilePolicy(app: string, policy: Policy, zones: Zones = {}, ba
   if (bans !== undefined) compiled.bans = bans;
   if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
   if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
-  if (policy.overrides !== undefined) compiled.overrides = compileOverrides(compiled, policy, policy.overrides);
+  if (policy.overrides !== undefined) compiled.overrides = compileOverrides(compiled, policy, policy.overrides, pause);
   const written = writtenOf(policy);
   if (written !== undefined) compiled.written = written;
   return compiled;
@@ -342,7 +349,12 @@ function compileOwnLimit(limit: Limit, prefix: string, owner: string): CompiledL
 }
 
 /** @param compiled as it is without its overrides */
-function compileOverrides(compiled: CompiledPolicy, policy: Policy, overrides: readonly Override[]): CompiledOverrides {
+function compileOverrides(
+  compiled: CompiledPolicy,
+  policy: Policy,
+  overrides: readonly Override[],
+  pause: Pause,
+): CompiledOverrides {
   const { counterPrefix: prefix } = compiled;
   const keys: (readonly string[])[] = [];
   const policies: CompiledPolicy[] = [];
@@ -360,8 +372,9 @@ function compileOverrides(compiled: CompiledPolicy, policy: Policy, overrides: r
       limits: own,
       policyHeader: policyHeaderOf(own),
     });
+    pause();
   }
-  return { patterns: indexKeyPatterns(policy.key, keys), policies };
+  return { patterns: indexKeyPatterns(policy.key, keys, pause), policies };
 }
 
 function isDeferred({ costSource }: Policy): boolean {

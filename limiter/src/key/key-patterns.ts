@@ -4,6 +4,7 @@
 // Lists that leave open the same parts, and ask for as many characters of the others, share a table. Finding the first list that
 // matches takes one lookup in each table, however many lists there are.
 
+import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import { addressGroups, ipPrefix } from "./ip-prefix.ts";
 import type { KeyPart } from "./key-part.ts";
@@ -48,7 +49,11 @@ export function patternValue(part: KeyPart, text: string): string | undefined {
 }
 
 /** @param lists each as long as the key, and valid for it */
-export function indexKeyPatterns(key: readonly KeyPart[], lists: readonly (readonly string[])[]): KeyPatterns {
+export function indexKeyPatterns(
+  key: readonly KeyPart[],
+  lists: readonly (readonly string[])[],
+  pause: Pause = noPause,
+): KeyPatterns {
   const tables: PatternTable[] = [];
   const byKind = emptyTable<PatternTable>();
   for (let place = 0; place < lists.length; place++) {
@@ -74,6 +79,7 @@ export function indexKeyPatterns(key: readonly KeyPart[], lists: readonly (reado
     }
     const wanted = askedOf(table, values);
     if (table.places[wanted] === undefined) table.places[wanted] = place;
+    pause();
   }
   return tables;
 }

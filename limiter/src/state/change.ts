@@ -327,18 +327,18 @@ function planZones(plan: Plan, pause: Pause): void {
 function compileSet(plan: Plan, findings: Findings, pause: Pause): void {
   const { policies, written } = plan.change;
   for (const set of policies) {
-    compileOne(plan, set, findings);
+    compileOne(plan, set, findings, pause);
     pause();
   }
   for (const entry of written.entries) {
     const set = written.read(entry);
-    if (set !== undefined) compileOne(plan, set, findings);
+    if (set !== undefined) compileOne(plan, set, findings, pause);
     pause();
   }
 }
 
-function compileOne(plan: Plan, { app, policy }: AppPolicy, findings: Findings): void {
-  const after = compileIn(plan, app, policy, findings);
+function compileOne(plan: Plan, { app, policy }: AppPolicy, findings: Findings, pause: Pause): void {
+  const after = compileIn(plan, app, policy, findings, pause);
   if (after === undefined) return;
   const before = policyNamed(plan.state, app, policy.name);
   if (before !== undefined) plan.replaced[nameOfPolicy(app, policy.name)] = { before };
@@ -351,7 +351,7 @@ function compileConcerned(plan: Plan, findings: Findings, pause: Pause): void {
   for (const name in concerned) {
     if (set[name] === true || replaced[name] !== undefined) continue;
     const before = concerned[name] as CompiledPolicy;
-    const after = compileIn(plan, before.app, policyOf(before), findings);
+    const after = compileIn(plan, before.app, policyOf(before), findings, pause);
     pause();
     if (after === undefined) continue;
     replaced[name] = { before };
@@ -360,7 +360,13 @@ function compileConcerned(plan: Plan, findings: Findings, pause: Pause): void {
 }
 
 /** @returns undefined if the zone of its schedule is missing */
-function compileIn(plan: Plan, app: string, policy: Policy, findings: Findings): CompiledPolicy | undefined {
+function compileIn(
+  plan: Plan,
+  app: string,
+  policy: Policy,
+  findings: Findings,
+  pause: Pause,
+): CompiledPolicy | undefined {
   const { schedule } = policy;
   let zones: Zones = {};
   if (schedule !== undefined) {
@@ -378,7 +384,7 @@ function compileIn(plan: Plan, app: string, policy: Policy, findings: Findings):
     found[timezone] = transitions;
     zones = found;
   }
-  return compilePolicy(app, policy, zones, bansAfter(plan, app, policy));
+  return compilePolicy(app, policy, zones, bansAfter(plan, app, policy, pause), pause);
 }
 
 /** Returns the bans that a policy has after the change. */
@@ -386,6 +392,7 @@ function bansAfter(
   { state, isBanGone, newBansOfPolicies, networkBans, newNetworks }: Plan,
   app: string,
   policy: Policy,
+  pause: Pause,
 ): PolicyBans | undefined {
   const name = nameOfPolicy(app, policy.name);
   const known = state.bans.byPolicy[name] ?? nothing;
@@ -393,13 +400,14 @@ function bansAfter(
   const bans: SnapshotBan[] = [];
   for (const id in known) {
     if (isBanGone[id] !== true) bans.push(known[id] as SnapshotBan);
+    pause();
   }
   for (const ban of added ?? []) bans.push(ban);
-  if (app === appOfEverything) return policyBans(undefined, bans, policy.key);
+  if (app === appOfEverything) return policyBans(undefined, bans, policy.key, pause);
   const before = state.bans.networksByApp[app];
   const count = (before?.count ?? 0) + (networkBans[app]?.change ?? 0);
   const networks = count === 0 ? undefined : (newNetworks[app] ?? before)?.networks;
-  return policyBans(networks, bans, policy.key);
+  return policyBans(networks, bans, policy.key, pause);
 }
 
 /** An entry of the index carries the bans of an app with a realm. */

@@ -339,6 +339,21 @@ describe("a delta", () => {
     expect(compiled()["films"]).not.toBe(before["films"]);
   });
 
+  test("pauses often while it compiles a policy with many bans and overrides", () => {
+    const many = 1_000;
+    const overrides = Array.from({ length: many }, (_, place) => ({ key: [`u${place}`], mode: "off" }));
+    const document = { ...smallestDocument, key: ["header:x-user"], overrides };
+    const bans = Array.from({ length: many }, (_, place) => ({ ...ofKey, id: `b${place}`, key: [`u${place}`] }));
+    const held = holding({ policies: [{ app: "shop", document }], bans });
+    let pauses = 0;
+    const taken = held.take(frameText({ ...delta, policyCount: 1, bans: [{ ...ofKey, id: "one-more" }] }), () => {
+      pauses += 1;
+    });
+    expect([taken.problems, taken.frame === undefined]).toEqual([[], false]);
+    // Each override is compiled and put into an index, each ban is taken over, sorted and put into an index.
+    expect(pauses).toBeGreaterThan(5 * many);
+  });
+
   test("that sets an entry that is gone too has it as new, without the bans of the one before", () => {
     const keyed = { app: "shop", document: { ...smallestDocument, key: ["ip"] } };
     const held = holding({ policies: [keyed, snapshot.policies[1]], bans: [ofKey] });
