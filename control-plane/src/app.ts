@@ -110,7 +110,9 @@ export async function buildControlPlane(
   try {
     const app = await buildApp(configuration, surroundings, { database, health, observer }, now);
     // This comes last: a token that is made before another step fails would never be shown.
-    const firstAdminToken = await tokensOrLater(app, () => ensureFirstTokens(database, configuration, now()));
+    const firstAdminToken = await tokensOrLater(app, () =>
+      ensureFirstTokens(database, configuration, now(), (message) => app.log.warn(message)),
+    );
     await rememberTokens(app);
     return { app, firstAdminToken };
   } catch (error) {

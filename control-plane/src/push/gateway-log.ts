@@ -41,7 +41,7 @@ export class GatewayLog {
     this.#refused.set(name, { address, saidAtMs: this.#now(), timesSince: 0 });
     this.#log.warn(
       { address, reason, timesSince: known?.timesSince },
-      "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one of this control plane",
+      "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with",
     );
   }
 

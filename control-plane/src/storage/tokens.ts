@@ -58,9 +58,9 @@ async function hasToken(database: Database | Transaction<Tables>, role: Role): P
  * Makes the given token, which is for all apps, the only such token of its name and role. An earlier one becomes invalid.
  * Writes nothing if the token is the only one already.
  */
-export async function replaceToken(database: Database, token: TokenRecord): Promise<void> {
+export async function replaceToken(database: Database, token: TokenRecord): Promise<boolean> {
   const present = await tokensOf(database, token.role, token.name);
-  if (present.length === 1 && present[0]?.hash === token.hash) return;
+  if (present.length === 1 && present[0]?.hash === token.hash) return false;
   await write(database, async (transaction) => {
     await transaction
       .deleteFrom("tokens")
@@ -71,17 +71,19 @@ export async function replaceToken(database: Database, token: TokenRecord): Prom
     await transaction.deleteFrom("tokens").where("hash", "=", token.hash).execute();
     await transaction.insertInto("tokens").values(rowFrom(token)).execute();
   });
+  return present.length > 0;
 }
 
-/** Deletes the tokens of this name and role that are for all apps. Writes nothing if there are none. */
-export async function deleteToken(database: Database, role: Role, name: string): Promise<void> {
-  if ((await tokensOf(database, role, name)).length === 0) return;
+/** Deletes the tokens of this name and role that are for all apps. Writes nothing if there are none. @returns whether there were any */
+export async function deleteToken(database: Database, role: Role, name: string): Promise<boolean> {
+  if ((await tokensOf(database, role, name)).length === 0) return false;
   await database
     .deleteFrom("tokens")
     .where("role", "=", role)
     .where("name", "=", name)
     .where("app", "is", null)
     .execute();
+  return true;
 }
 
 function tokensOf(database: Database, role: Role, name: string): Promise<{ hash: string }[]> {

@@ -12,12 +12,14 @@ const gatewayTokenFile = "gateway-token";
 
 /**
  * Makes sure that an admin token and a gateway token exist.
+ * @param warn is told of tokens that are not valid any more from now on, at no control plane of the database
  * @returns the admin token if it was made now. It must be shown at once, because nobody can read it later
  */
 export async function ensureFirstTokens(
   database: Database,
   configuration: Configuration,
   nowMs: number,
+  warn: (message: string) => void,
 ): Promise<string | undefined> {
   const gatewayToken = configuration.gatewayToken ?? (await readOrMakeGatewayToken(configuration.dataDir));
   if (gatewayToken === configuration.adminToken) {
@@ -26,21 +28,32 @@ export async function ensureFirstTokens(
   // Control planes that share a database and have made tokens of their own must not replace each other's.
   const isOwn = configuration.gatewayToken === undefined && configuration.database.kind !== "sqlite";
   const name = isOwn ? `gateway-${hashToken(gatewayToken).slice(0, 8)}` : "gateway";
-  await replaceToken(database, tokenRecord(gatewayToken, name, "gateway", nowMs));
-  return ensureAdminToken(database, configuration.adminToken, nowMs);
+  if (await replaceToken(database, tokenRecord(gatewayToken, name, "gateway", nowMs))) {
+    warn(
+      "SLUICE_GATEWAY_TOKEN is not the token that control planes of this database had before: all of them refuse gateways with the former one from now on",
+    );
+  }
+  return ensureAdminToken(database, configuration.adminToken, nowMs, warn);
 }
 
 async function ensureAdminToken(
   database: Database,
   given: string | undefined,
   nowMs: number,
+  warn: (message: string) => void,
 ): Promise<string | undefined> {
   if (given !== undefined) {
-    await replaceToken(database, tokenRecord(given, adminTokenNames.given, "admin", nowMs));
+    if (await replaceToken(database, tokenRecord(given, adminTokenNames.given, "admin", nowMs))) {
+      warn("SLUICE_ADMIN_TOKEN is another token than before: the former one is not valid any more");
+    }
     return undefined;
   }
   // The operator removed the variable: the token that it contained must not stay valid.
-  await deleteToken(database, "admin", adminTokenNames.given);
+  if (await deleteToken(database, "admin", adminTokenNames.given)) {
+    warn(
+      "SLUICE_ADMIN_TOKEN is not set: the token that it had before is not valid any more, at no control plane of this database",
+    );
+  }
   const made = mintToken("admin");
   return (await insertFirstToken(database, tokenRecord(made, adminTokenNames.made, "admin", nowMs))) ? made : undefined;
 }

@@ -47,7 +47,8 @@ describe("the push socket", () => {
     nowMs += 60_000;
     await refused({ authorization: "Bearer sluice_gw_guess" });
     await vi.waitFor(() => expect(lines).toHaveLength(4));
-    const msg = "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one of this control plane";
+    const msg =
+      "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with";
     expect(lines).toMatchObject([
       { level: 40, msg, address: "127.0.0.1", reason: "The token is unknown." },
       { level: 40, msg, address: "127.0.0.1", reason: "No bearer token came with the request." },

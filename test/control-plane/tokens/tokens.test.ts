@@ -52,6 +52,33 @@ describe("tokens", () => {
     }
   });
 
+  it("warns of a token that is not valid any more because a later start has another one, or none", async () => {
+    const SLUICE_DATA_DIR = await temporaryDir();
+    const warnings = async (environment: Record<string, string>) => {
+      const lines: { level: number; msg: string }[] = [];
+      const running = await startControlPlane(
+        { SLUICE_DATA_DIR, SLUICE_LOG_LEVEL: "warn", ...environment },
+        { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+      );
+      await running.stop();
+      return lines.map(({ msg }) => msg).filter((msg) => msg.includes("_TOKEN"));
+    };
+    expect(await warnings({})).toEqual([]);
+    expect(await warnings({})).toEqual([]);
+    expect(await warnings({ SLUICE_GATEWAY_TOKEN: "another-gateway-token-0123456789" })).toEqual([
+      expect.stringMatching(
+        /^SLUICE_GATEWAY_TOKEN is not the token .* refuse gateways with the former one from now on$/,
+      ),
+    ]);
+    const sameGateways = { SLUICE_GATEWAY_TOKEN: "another-gateway-token-0123456789" };
+    expect(await warnings({ ...sameGateways, SLUICE_ADMIN_TOKEN: "another-admin-token-0123456789" })).toEqual([
+      "SLUICE_ADMIN_TOKEN is another token than before: the former one is not valid any more",
+    ]);
+    expect(await warnings({ ...sameGateways, SLUICE_ADMIN_TOKEN: "" })).toEqual([
+      expect.stringMatching(/^SLUICE_ADMIN_TOKEN is not set: the token that it had before is not valid any more/),
+    ]);
+  });
+
   it("makes an admin token at the first start only, and stores only its hash", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();
     const environment = { SLUICE_DATA_DIR, SLUICE_ADMIN_TOKEN: "", SLUICE_GATEWAY_TOKEN: "" };
