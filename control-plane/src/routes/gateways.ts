@@ -17,6 +17,8 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
       schema: {
         tags: ["gateways"],
         summary: "List the gateways that are connected or were within the last hour",
+        description:
+          "Those of other control planes of the database are among them while these run: if one is killed, its gateways are in the list again when they have connected to another one.",
         querystring: querySchema({}),
         response: answers({ 200: "Fleet" }),
       },
