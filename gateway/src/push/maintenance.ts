@@ -9,7 +9,8 @@ import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
 import type { Position } from "../../../limiter/src/state/policy-state.ts";
 import { besideRequests } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
-import { currentState } from "../snapshot/current.ts";
+import { ownVersion } from "../snapshot/applied-versions.ts";
+import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { appendToLog, needsRewriting, rewriteLog } from "../snapshot/disk.ts";
 import { deleteReplaced, heldEntries, isPublishing, publish } from "../snapshot/publication.ts";
 
@@ -24,7 +25,8 @@ export function maintain(settings: Settings, isWaiting: (this: void) => boolean)
   if (!isPublishing()) return;
   deleteReplaced();
   const { position } = currentState();
-  if (!isWaiting() && needsRewriting(position) === "idle") {
+  // After a failure the log may lack what is in force, and no change may come for a long time.
+  if (!isWaiting() && hasSnapshot() && needsRewriting(position) !== "no") {
     besideRequests((pause) => rewrite(settings, () => !isWaiting() && !ngx.worker.exiting(), pause));
   }
   if (ngx.now() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
@@ -46,28 +48,27 @@ export function storeChange(
 }
 
 function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, pause: Pause): void {
-  rewriteLog(gatewayDir, entryByEntry(), currentState().position, goesOn, pause);
-}
-
-function entryByEntry(): (this: void) => EntryText | undefined {
   const held = heldEntries();
   const names: string[] = [];
   held.eachName((name) => names.push(name));
   let place = 0;
-  return () => {
-    while (place < names.length) {
-      const name = names[place] as string;
-      place += 1;
-      const text = held.textOf(name);
-      if (text !== undefined) return { name, text };
-    }
-    return undefined;
+  let isWhole = true;
+  const next = () => {
+    const name = names[place];
+    if (name === undefined) return undefined;
+    place += 1;
+    const text = held.textOf(name);
+    // Another worker has taken over. What it published is not to be lost on disk.
+    if (text === undefined) isWhole = false;
+    return text === undefined ? undefined : { name, text };
   };
+  rewriteLog(gatewayDir, next, currentState().position, () => isWhole && goesOn(), pause);
 }
 
 /** The control plane does not say when a ban or a token is over: everybody knows. */
 function removeWhatIsOver(pause: Pause): void {
   const { bans, callers, position } = currentState();
+  const before = ownVersion();
   const overAt = ngx.now() - overForSeconds;
   const change = newChange(position);
   const gone: string[] = [];
@@ -86,5 +87,5 @@ function removeWhatIsOver(pause: Pause): void {
   if (gone.length === 0) return;
   const prepared = prepareChange(currentState(), change, noFindings(), pause);
   // If that fails, it is tried again a minute later.
-  publish(prepared, [], gone, pause);
+  publish(prepared, [], gone, before, pause);
 }

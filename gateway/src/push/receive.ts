@@ -18,7 +18,14 @@ import { allApplied, ownVersion, waitUntilApplied } from "../snapshot/applied-ve
 import { currentState } from "../snapshot/current.ts";
 import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
-import { changedMeanwhile, heldEntries, isPublishing, publish, startPublishing } from "../snapshot/publication.ts";
+import {
+  changedMeanwhile,
+  heldEntries,
+  isPublishing,
+  publish,
+  startPublishing,
+  withBans,
+} from "../snapshot/publication.ts";
 import { publishedVersion } from "../snapshot/shared-entries.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
@@ -141,6 +148,8 @@ function resync(): GatewayMessage {
 function publishRead(settings: Settings, pieces: readonly string[], pause: Pause): Published | GatewayMessage {
   const state = currentState();
   const serving = state.position;
+  // Reading and preparing yield, and what is in force may be another worker's afterwards.
+  const before = ownVersion();
   const { frame, misfit, problems } = readFrame((place) => pieces[place], json, heldEntries(), pause);
   if (misfit) return resync();
   if (frame === undefined) return refuse(pieces, problems);
@@ -154,13 +163,13 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
   const prepared = prepareChange(state, change, findings, pause);
   if (findings.problems.length > 0) return refuse(pieces, findings.problems);
   if (policyCount !== undefined && prepared.policyCount !== policyCount) return resync();
-  const [version, failure] = publish(prepared, set, gone, pause);
+  const [version, failure] = publish(prepared, set, gone, before, pause);
   if (version === undefined) {
     if (failure === changedMeanwhile) return resync();
     const expected = "policies that fit the shared dict sluice_state: make it larger in nginx.conf";
     return refuse(pieces, [{ path: frame.type, expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
   }
-  storeChange(settings, serving, set, gone, pause);
+  storeChange(settings, serving, set, withBans(gone, prepared), pause);
   return { epoch, revision, version };
 }
 

@@ -261,7 +261,10 @@ export function rewriteLog(
       if (piece !== undefined) bytes += piece.length;
       return piece;
     },
-    () => !isLeft,
+    () => {
+      if (!goesOn()) isLeft = true;
+      return !isLeft;
+    },
     keepAs,
   );
   if (isLeft) return;

@@ -12,6 +12,8 @@ import { expectPolicies } from "../runtime/string-table.ts";
 import { allApplied, noteApplied, ownVersion } from "./applied-versions.ts";
 import { currentState, noteChanged } from "./current.ts";
 import {
+  beginTerm,
+  currentTerm,
   deleteEntry,
   deleteRecord,
   entryIn,
@@ -30,6 +32,8 @@ interface SlotBook {
   /** Slots that can be used again. */
   readonly free: number[];
   end: number;
+  /** Another worker that takes over begins another term: this one then knows nothing of the slots any more. */
+  readonly term: number;
   /** What is to be deleted when every worker has applied the version, in order of versions. */
   readonly replaced: { readonly version: number; readonly slots: readonly number[] }[];
 }
@@ -53,6 +57,8 @@ export function startPublishing(pause: Pause): boolean {
   const version = publishedVersion();
   if (ownVersion() !== version) return false;
   if (book !== undefined) return true;
+  // Before anything is swept: a worker that was stalled stores nothing afterwards.
+  const term = beginTerm();
   // What was begun and not published.
   deleteRecord(version + 1);
   const goneAt = emptyTable<number>();
@@ -62,7 +68,7 @@ export function startPublishing(pause: Pause): boolean {
     if (record === undefined) break;
     for (const name of record.gone) goneAt[name] ??= oldest;
   }
-  const found: SlotBook = { slotOf: emptyTable(), free: [], end: slotEnd(), replaced: [] };
+  const found: SlotBook = { slotOf: emptyTable(), free: [], end: slotEnd(), term, replaced: [] };
   const versionOf = emptyTable<number>();
   const replaced: number[] = [];
   for (let slot = 0; slot < found.end; slot++) {
@@ -85,7 +91,7 @@ export function startPublishing(pause: Pause): boolean {
   // Deleted with the records of all versions until now.
   for (let earlier = oldest + 1; earlier < version; earlier++) found.replaced.push({ version: earlier, slots: [] });
   found.replaced.push({ version, slots: replaced });
-  if (publishedVersion() !== version || ownVersion() !== version) return false;
+  if (currentTerm() !== term || publishedVersion() !== version || ownVersion() !== version) return false;
   book = found;
   return true;
 }
@@ -114,17 +120,22 @@ export function heldEntries(): HeldEntries {
  *
  * @param set the entries that the change sets, as they were written
  * @param gone the names that it removes; it may remove more bans than these
+ * @param before the published version for which the change was prepared
  * @returns its version; or undefined, and why it could not be published
  */
 export function publish(
   prepared: PreparedChange,
   set: readonly EntryText[],
   gone: readonly string[],
+  before: number,
   pause: Pause,
 ): LuaMultiReturn<[version: number | undefined, failure: string | undefined]> {
   const slots = openBook();
-  const before = publishedVersion();
-  if (ownVersion() !== before) return $multi(undefined, changedMeanwhile);
+  const isAlone = () => currentTerm() === slots.term && publishedVersion() === before && ownVersion() === before;
+  if (!isAlone()) {
+    book = undefined;
+    return $multi(undefined, changedMeanwhile);
+  }
   deleteReplaced();
   const version = before + 1;
   const allGone = withBans(gone, prepared);
@@ -132,6 +143,7 @@ export function publish(
   let failure: string | undefined;
   setSlotEnd(slots.end + math.max(0, set.length - slots.free.length));
   for (const entry of set) {
+    if (!isAlone()) break;
     const slot = slots.free.pop() ?? slots.end;
     if (slot === slots.end) slots.end += 1;
     failure = putEntry(slot, entry, version);
@@ -140,15 +152,18 @@ export function publish(
     pause();
   }
   let hasRecord = false;
-  if (failure === undefined) {
+  if (failure === undefined && isAlone()) {
     failure = putRecord(version, { addedSlots, gone: allGone }, pause);
     hasRecord = failure === undefined;
   }
-  if (publishedVersion() !== before || ownVersion() !== before || failure === "exists") failure = changedMeanwhile;
+  if (!isAlone() || failure === "exists") failure = changedMeanwhile;
   failure ??= publishVersion(version, prepared.change.position);
   if (failure !== undefined) {
-    if (hasRecord) deleteRecord(version);
-    for (const slot of addedSlots) deleteEntry(slot);
+    // What another worker has taken over is not this one's to delete: the slots may have its entries by now.
+    if (failure !== changedMeanwhile) {
+      if (hasRecord) deleteRecord(version);
+      for (const slot of addedSlots) deleteEntry(slot);
+    }
     // The worker reads all slots again before it publishes anything.
     book = undefined;
     return $multi(undefined, failure);
@@ -165,7 +180,8 @@ export function publish(
 /** Why a change was not published although there is room. */
 export const changedMeanwhile = "another worker has published a change meanwhile";
 
-function withBans(gone: readonly string[], { bansGone }: PreparedChange): readonly string[] {
+/** Returns the names that a change removes, with the bans of policies that are gone. */
+export function withBans(gone: readonly string[], { bansGone }: PreparedChange): readonly string[] {
   if (bansGone.length === 0) return gone;
   const names = emptyTable<boolean>();
   const all: string[] = [];
@@ -203,6 +219,10 @@ function noteSlots(
 /** Deletes what no worker needs any more. Called now and then. */
 export function deleteReplaced(): void {
   if (book === undefined) return;
+  if (currentTerm() !== book.term) {
+    book = undefined;
+    return;
+  }
   const { replaced, free } = book;
   while (replaced.length > 0) {
     const first = replaced[0] as SlotBook["replaced"][number];

@@ -11,6 +11,8 @@ import { stateDict } from "../runtime/shared-memory.ts";
 
 /** The version in force. Versions are consecutive. */
 const versionKey = "snapshot-published";
+/** Counts who has published: only the last one may. */
+const termKey = "snapshot-term";
 /** No slot has this number or a higher one. */
 const slotEndKey = "snapshot-slot-end";
 const slotKey = "entry:";
@@ -23,6 +25,15 @@ const linesTogether = 1_000;
 
 export function publishedVersion(): number {
   return stateDict.get<number>(versionKey)[0] ?? 0;
+}
+
+/** Begins a term: whoever published before may not any more. @returns the number of the term */
+export function beginTerm(): number {
+  return stateDict.incr(termKey, 1, 0)[0] ?? 0;
+}
+
+export function currentTerm(): number {
+  return stateDict.get<number>(termKey)[0] ?? 0;
 }
 
 /** @returns undefined: there is no such version, or its record is deleted */
@@ -131,7 +142,12 @@ export function deleteRecord(version: number): void {
   const [length = 0] = stateDict.get<number>(`${recordLengthKey}${version}`);
   // In this order, nobody takes half a record for a whole one.
   stateDict.delete(`${recordLengthKey}${version}`);
-  for (let part = 0; part < length; part++) stateDict.delete(`${recordKey}${version}:${part}`);
+  // Of a record that was begun only, there are parts without a length.
+  for (let part = 0; ; part++) {
+    const key = `${recordKey}${version}:${part}`;
+    if (part >= length && stateDict.get(key)[0] === undefined) break;
+    stateDict.delete(key);
+  }
   if (version < publishedVersion()) stateDict.delete(`${positionKey}${version}`);
 }
 

@@ -223,3 +223,139 @@ describe("changes that one worker publishes", function()
     assert.is_true(kills > 30 and large > 15 and resyncs > 15, ("%d %d %d"):format(kills, large, resyncs))
   end)
 end)
+
+describe("a worker that stalls while it takes in a change", function()
+  local function never() end
+
+  -- Worker 1 has revision 1, with p1 and p2. Worker 2 takes in what `others` is while worker 1 is stalled at `stalls`, with `own`.
+  local function stall(own, others, stalls)
+    local world = nginx.world({ seed = 1, workers = 3, redis = false, lookUs = 5 })
+    world.run(30)
+    local first, second = world.workers[1], world.workers[2]
+    first.call(function()
+      first.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+    end)
+    world.run(400)
+    local published, failure
+    first.call(function()
+      local module = first.module
+      local publication = module("gateway.src.snapshot.publication")
+      local before = module("gateway.src.snapshot.applied-versions").ownVersion()
+      local state = module("gateway.src.snapshot.current").currentState()
+      local json = module("gateway.src.snapshot.text").json
+      local pieces = own
+      local read = module("limiter.src.protocol.read-frame").readFrame(function(place)
+        return pieces[place + 1]
+      end, json, publication.heldEntries(), never)
+      local pauses = 0
+      local function pauseIn(step)
+        return function()
+          pauses = pauses + 1
+          if step == stalls and pauses == 2 then
+            first.ngx.sleep(2)
+          end
+        end
+      end
+      local change = module("limiter.src.state.change")
+      local prepared = change.prepareChange(state, read.frame.change, { problems = {} }, pauseIn("preparing"))
+      pauses = 0
+      published, failure =
+        publication.publish(prepared, read.frame.set, read.frame.gone, before, pauseIn("storing"))
+    end)
+    world.run(100)
+    local answer
+    second.call(function()
+      answer = second.module("gateway.src.push.receive").receive(settings, others)
+    end)
+    world.run(4000)
+    assert.are.equal("applied", answer.type)
+    assert.is_nil(published)
+    assert.are.equal("another worker has published a change meanwhile", failure)
+    -- One that starts reads what is in shared memory.
+    world.workers[3].kill()
+    world.addWorker(3).begin()
+    world.run(200)
+    return world
+  end
+
+  it("deletes nothing of the worker that took over, and adds nothing to it", function()
+    local world = stall(
+      frame("delta", 1, 2, { a1 = 7, a2 = 7, a3 = 7 }, {}, {}),
+      frame("delta", 1, 2, { b1 = 9, b2 = 9, b3 = 9 }, {}, {}),
+      "storing"
+    )
+    local expected = { revision = 2, policies = { p1 = 1, p2 = 1, b1 = 9, b2 = 9, b3 = 9 }, bans = {} }
+    for _, worker in ipairs(world.workers) do
+      assert.are.same(expected, stateOf(worker))
+    end
+    -- And the one that stalled can take in changes again.
+    local first = world.workers[1]
+    local answer
+    first.call(function()
+      answer = first.module("gateway.src.push.receive").receive(settings, frame("delta", 2, 3, { c1 = 5 }, { "p1" }, {}))
+    end)
+    world.run(400)
+    assert.are.equal("applied", answer.type)
+    expected = { revision = 3, policies = { p2 = 1, b1 = 9, b2 = 9, b3 = 9, c1 = 5 }, bans = {} }
+    for _, worker in ipairs(world.workers) do
+      assert.are.same(expected, stateOf(worker))
+    end
+  end)
+
+  it("does not put an older change on top of a newer one", function()
+    local world = stall(
+      frame("delta", 1, 2, { a1 = 1, a2 = 1 }, { "p1" }, {}),
+      frame("delta", 1, 3, { p1 = 9, b1 = 9 }, { "p2" }, {}),
+      "preparing"
+    )
+    for _, worker in ipairs(world.workers) do
+      assert.are.same({ revision = 3, policies = { p1 = 9, b1 = 9 }, bans = {} }, stateOf(worker))
+    end
+  end)
+end)
+
+it("a worker that is killed between the parts of a version's record keeps nobody from publishing", function()
+  local world = nginx.world({ seed = 1, workers = 2, redis = false, lookUs = 5 })
+  world.run(30)
+  -- What it leaves: a part of the record, and no length.
+  assert.is_true(world.dict("sluice_state"):safe_add("change:1:0", "+0"))
+  local second = world.workers[2]
+  local answer
+  second.call(function()
+    answer = second.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1 }, {}, {}))
+  end)
+  world.run(400)
+  assert.are.equal("applied", answer.type)
+  assert.are.same({ revision = 1, policies = { p1 = 1 }, bans = {} }, stateOf(world.workers[1]))
+end)
+
+it("the log that could not be written is written as soon as it can be, without another change", function()
+  local directory = os.tmpname()
+  os.remove(directory)
+  local log = directory .. "/policies.log"
+  local ofDirectory = { gatewayDir = directory .. "/" }
+  local world = nginx.world({ seed = 1, workers = 1, redis = false, lookUs = 5 })
+  world.run(30)
+  local worker = world.workers[1]
+  local answer
+  worker.call(function()
+    answer = worker.module("gateway.src.push.receive").receive(ofDirectory, frame("snapshot", 0, 1, { p1 = 1 }, {}, {}))
+  end)
+  world.run(400)
+  assert.are.equal("applied", answer.type)
+  assert.is_nil(io.open(log))
+  os.execute("mkdir -p " .. directory)
+  for _ = 1, 120 do
+    world.run(1000)
+    worker.call(function()
+      worker.module("gateway.src.push.maintenance").maintain(ofDirectory, function()
+        return false
+      end)
+    end)
+  end
+  world.run(1000)
+  local written = io.open(log)
+  assert.is_not_nil(written)
+  written:close()
+  os.execute("rm -r " .. directory)
+end)
