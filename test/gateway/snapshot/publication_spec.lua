@@ -223,3 +223,138 @@ describe("changes that one worker publishes", function()
     assert.is_true(kills > 30 and large > 15 and resyncs > 15, ("%d %d %d"):format(kills, large, resyncs))
   end)
 end)
+
+describe("a worker that stalled while it published", function()
+  local world, a, b
+  before_each(function()
+    world = nginx.world({ seed = 1, workers = 3, redis = false, lookUs = 5 })
+    world.run(30)
+    a, b = world.workers[1], world.workers[2]
+    a.call(function()
+      a.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+    end)
+    world.run(400)
+  end)
+
+  -- The first worker publishes a delta from revision 1 and stalls for 2 s, in one of the pauses of a step.
+  local function stall(step, pauseNumber, sets, gone)
+    local result = {}
+    a.call(function()
+      local publication = a.module("gateway.src.snapshot.publication")
+      local text = frame("delta", 1, 2, sets, gone, {})
+      local function none() end
+      local pauses = 0
+      local function stalling()
+        pauses = pauses + 1
+        if pauses == pauseNumber then
+          a.ngx.sleep(2)
+        end
+      end
+      local preparedOn = a.module("gateway.src.snapshot.shared-entries").publishedVersion()
+      local read = a.module("limiter.src.protocol.read-frame").readFrame(function(place)
+        return text[place + 1]
+      end, a.module("gateway.src.snapshot.text").json, publication.heldEntries(), none)
+      local prepared = a.module("limiter.src.state.change").prepareChange(
+        a.module("gateway.src.snapshot.current").currentState(),
+        read.frame.change,
+        { problems = {} },
+        step == "prepare" and stalling or none
+      )
+      result.version, result.failure =
+        publication.publish(prepared, preparedOn, read.frame.set, read.frame.gone, step == "store" and stalling or none)
+      result.ended = true
+    end)
+    world.run(100)
+    assert.is_nil(result.ended)
+    return result
+  end
+
+  local function otherPublishes(revision, sets, gone)
+    local answer
+    b.call(function()
+      answer = b.module("gateway.src.push.receive").receive(settings, frame("delta", 1, revision, sets, gone, {}))
+    end)
+    world.run(1000)
+    assert.equal("applied", answer.type)
+  end
+
+  local function assertAllHave(expected)
+    world.workers[3].kill()
+    world.addWorker(3).begin()
+    world.run(200)
+    for number, worker in ipairs(world.workers) do
+      assert.same(expected, stateOf(worker), "worker " .. number)
+    end
+  end
+
+  for pauseNumber = 1, 4 do
+    it("deletes nothing of its successor, stalled in pause " .. pauseNumber .. " of storing", function()
+      local result = stall("store", pauseNumber, { a1 = 7, a2 = 7, a3 = 7 }, {})
+      otherPublishes(2, { b1 = 9, b2 = 9, b3 = 9 }, {})
+      world.run(3000)
+      assert.is_true(result.ended)
+      assert.is_nil(result.version)
+      assertAllHave({ revision = 2, policies = { p1 = 1, p2 = 1, b1 = 9, b2 = 9, b3 = 9 }, bans = {} })
+    end)
+  end
+
+  it("does not put an older change on top of a newer one", function()
+    local result = stall("prepare", 1, { p1 = 7 }, {})
+    otherPublishes(3, { p1 = 9, b1 = 9 }, { "p2" })
+    world.run(3000)
+    assert.is_true(result.ended)
+    assert.is_nil(result.version)
+    assertAllHave({ revision = 3, policies = { p1 = 9, b1 = 9 }, bans = {} })
+  end)
+end)
+
+describe("the log on disk", function()
+  local directory
+  before_each(function()
+    directory = os.tmpname()
+    os.remove(directory)
+    directory = directory .. "/"
+  end)
+  after_each(function()
+    os.execute("rm -rf '" .. directory .. "'")
+  end)
+
+  it("is written without another edit once the disk can be written, and not if entries are missing", function()
+    local own = { gatewayDir = directory }
+    local world = nginx.world({ seed = 1, workers = 1, redis = false, lookUs = 5 })
+    world.run(30)
+    local worker = world.workers[1]
+    local function maintain()
+      worker.call(function()
+        worker.module("gateway.src.push.maintenance").maintain(own, function()
+          return false
+        end)
+      end)
+      world.run(1000)
+    end
+    local function isThere()
+      local file = io.open(directory .. "policies.log")
+      return file ~= nil and file:close()
+    end
+    worker.call(function()
+      worker.module("gateway.src.push.receive").receive(own, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+    end)
+    world.run(400)
+    os.execute("mkdir -p '" .. directory .. "'")
+    world.run(11000)
+    local dict = world.dict("sluice_state")
+    local entry = dict:get("entry:0")
+    dict:delete("entry:0")
+    maintain()
+    assert.is_false(isThere())
+    local answer
+    worker.call(function()
+      answer = worker.module("gateway.src.push.receive").lateAnswer()
+    end)
+    assert.equal("resync", answer.type)
+    dict:set("entry:0", entry, 0, 1)
+    world.run(11000)
+    maintain()
+    assert.is_truthy(isThere())
+  end)
+end)
