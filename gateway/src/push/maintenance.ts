@@ -53,7 +53,14 @@ function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, paus
     // Another worker that publishes has deleted what it does not need.
     if (isWhole && isPublishing()) {
       const dict = "shared memory has lost a part of the policies";
-      ngx.log(ngx.ERR, "sluice: push: ", dict, " (", what, "): the log on disk stays as it is, and a snapshot is asked for");
+      ngx.log(
+        ngx.ERR,
+        "sluice: push: ",
+        dict,
+        " (",
+        what,
+        "): the log on disk stays as it is, and a snapshot is asked for",
+      );
       lacksEntries = true;
       wholeAgainSeconds = ngx.now() + lossEverySeconds;
     }

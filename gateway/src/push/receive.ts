@@ -18,7 +18,14 @@ import { allApplied, ownVersion, waitUntilApplied } from "../snapshot/applied-ve
 import { currentState } from "../snapshot/current.ts";
 import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
-import { allNamesGone, changedMeanwhile, heldEntries, isPublishing, publish, startPublishing } from "../snapshot/publication.ts";
+import {
+  allNamesGone,
+  changedMeanwhile,
+  heldEntries,
+  isPublishing,
+  publish,
+  startPublishing,
+} from "../snapshot/publication.ts";
 import { publishedVersion } from "../snapshot/shared-entries.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
