@@ -67,7 +67,7 @@ export function init(): void {
   const stored = readNewestWhole(settings.gatewayDir);
   if (stored === undefined) return;
   startPublishing(noPause);
-  const [version, failure] = publish(stored.prepared, stored.entries, [], 0, noPause);
+  const [version, failure] = publish(stored.prepared, publishedVersion(), stored.entries, [], noPause);
   if (version === undefined)
     ngx.log(ngx.ERR, "sluice: what is on disk does not fit the shared dict sluice_state: ", failure);
   stopPublishing();

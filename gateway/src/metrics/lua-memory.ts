@@ -13,7 +13,7 @@ export function publishLuaMemory(): void {
   makeRoomForNeighbours();
   const key = memoryKey + ngx.worker.id();
   ngx.timer.every(publishEverySeconds, () => {
-    stateDict.set(key, 1024 * luaMemoryKb());
+    stateDict.safe_set(key, 1024 * luaMemoryKb());
     makeRoomForNeighbours();
     makeRoomForTraces();
   });

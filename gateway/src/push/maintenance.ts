@@ -9,10 +9,10 @@ import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
 import type { Position } from "../../../limiter/src/state/policy-state.ts";
 import { besideRequests } from "../runtime/slices.ts";
 import type { Settings } from "../settings.ts";
-import { ownVersion } from "../snapshot/applied-versions.ts";
 import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { appendToLog, needsRewriting, rewriteLog } from "../snapshot/disk.ts";
 import { deleteReplaced, heldEntries, isPublishing, publish } from "../snapshot/publication.ts";
+import { publishedVersion } from "../snapshot/shared-entries.ts";
 
 const sweepEverySeconds = 60;
 /** The control plane's clock may be behind this machine's. */
@@ -25,8 +25,7 @@ export function maintain(settings: Settings, isWaiting: (this: void) => boolean)
   if (!isPublishing()) return;
   deleteReplaced();
   const { position } = currentState();
-  // After a failure the log may lack what is in force, and no change may come for a long time.
-  if (!isWaiting() && hasSnapshot() && needsRewriting(position) !== "no") {
+  if (!isWaiting() && hasSnapshot() && ngx.now() >= wholeAgainSeconds && needsRewriting(position) !== "no") {
     besideRequests((pause) => rewrite(settings, () => !isWaiting() && !ngx.worker.exiting(), pause));
   }
   if (ngx.now() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
@@ -48,27 +47,74 @@ export function storeChange(
 }
 
 function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, pause: Pause): void {
+  const { position, policyCount } = currentState();
+  let isWhole = true;
+  const lack = (what: string) => {
+    // Another worker that publishes has deleted what it does not need.
+    if (isWhole && isPublishing()) {
+      const dict = "shared memory has lost a part of the policies";
+      ngx.log(
+        ngx.ERR,
+        "sluice: push: ",
+        dict,
+        " (",
+        what,
+        "): the log on disk stays as it is, and a snapshot is asked for",
+      );
+      lacksEntries = true;
+      wholeAgainSeconds = ngx.now() + lossEverySeconds;
+    }
+    isWhole = false;
+  };
+  const next = entryByEntry(policyCount, lack);
+  rewriteLog(gatewayDir, next, position, () => isWhole && goesOn(), pause);
+}
+
+/** Whether entries were missing when the log was to be written. */
+let lacksEntries = false;
+/** A snapshot repairs it. Until then, it is not looked for all the time. */
+let wholeAgainSeconds = 0;
+const lossEverySeconds = 10;
+
+/** @returns whether the control plane must send everything, because shared memory has lost a part. Asked once for each loss */
+export function takeLoss(): boolean {
+  const isLost = lacksEntries;
+  lacksEntries = false;
+  return isLost;
+}
+
+/** @param lack called with what is missing, which ends it */
+function entryByEntry(
+  policyCount: number,
+  lack: (this: void, what: string) => void,
+): (this: void) => EntryText | undefined {
   const held = heldEntries();
   const names: string[] = [];
   held.eachName((name) => names.push(name));
+  let policies = 0;
+  for (const name of names) if (name.startsWith("p:")) policies += 1;
+  if (policies !== policyCount) {
+    lack(`${string.format("%d", policies)} of ${string.format("%d", policyCount)} policies are there`);
+  }
   let place = 0;
-  let isWhole = true;
-  const next = () => {
+  return () => {
     const name = names[place];
     if (name === undefined) return undefined;
     place += 1;
     const text = held.textOf(name);
-    // Another worker has taken over. What it published is not to be lost on disk.
-    if (text === undefined) isWhole = false;
-    return text === undefined ? undefined : { name, text };
+    if (text === undefined) {
+      lack(name);
+      return undefined;
+    }
+    return { name, text };
   };
-  rewriteLog(gatewayDir, next, currentState().position, () => isWhole && goesOn(), pause);
 }
 
 /** The control plane does not say when a ban or a token is over: everybody knows. */
 function removeWhatIsOver(pause: Pause): void {
+  const preparedOn = publishedVersion();
+  if (!isPublishing()) return;
   const { bans, callers, position } = currentState();
-  const before = ownVersion();
   const overAt = ngx.now() - overForSeconds;
   const change = newChange(position);
   const gone: string[] = [];
@@ -87,5 +133,5 @@ function removeWhatIsOver(pause: Pause): void {
   if (gone.length === 0) return;
   const prepared = prepareChange(currentState(), change, noFindings(), pause);
   // If that fails, it is tried again a minute later.
-  publish(prepared, [], gone, before, pause);
+  if (isPublishing()) publish(prepared, preparedOn, [], gone, pause);
 }

@@ -2,6 +2,7 @@
 // and the first other worker to notice takes over.
 
 import { stateDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
 
 const ownerKey = "push-owner";
 /** An owner that has not renewed its claim for this long is gone. */
@@ -9,7 +10,10 @@ const silenceSeconds = 1;
 
 /** @returns whether this worker is the owner from now on */
 export function claim(): boolean {
-  return stateDict.add(ownerKey, ngx.worker.pid(), silenceSeconds)[0] === true;
+  // It must not push a policy out of shared memory.
+  const [claimed, failure] = stateDict.safe_add(ownerKey, ngx.worker.pid(), silenceSeconds);
+  if (failure === "no memory") warnSparingly("no worker can receive policies", "sluice_state is full: make it larger");
+  return claimed === true;
 }
 
 /** Renews the claim of this worker. @returns false if another worker has taken over */
@@ -17,8 +21,7 @@ export function renew(): boolean {
   const [owner] = stateDict.get(ownerKey);
   if (owner === undefined) return claim();
   if (owner !== ngx.worker.pid()) return false;
-  stateDict.set(ownerKey, owner, silenceSeconds);
-  return true;
+  return stateDict.safe_set(ownerKey, owner, silenceSeconds)[0] === true;
 }
 
 export function resign(): void {

@@ -19,18 +19,18 @@ import { currentState } from "../snapshot/current.ts";
 import { catchUp } from "../snapshot/distribution.ts";
 import { isFleetSize, keepLiveGateways } from "../snapshot/live-gateways.ts";
 import {
+  allNamesGone,
   changedMeanwhile,
   heldEntries,
   isPublishing,
   publish,
   startPublishing,
-  withBans,
 } from "../snapshot/publication.ts";
 import { publishedVersion } from "../snapshot/shared-entries.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
-import { storeChange } from "./maintenance.ts";
+import { storeChange, takeLoss } from "./maintenance.ts";
 
 const applyTimeoutSeconds = 10;
 
@@ -105,6 +105,7 @@ function noteProtocol(protocol: unknown): void {
 
 /** Called in each turn of the socket's owner. @returns the report that a late revision is now in force, as soon as it is */
 export function lateAnswer(): GatewayMessage | undefined {
+  if (takeLoss()) return resync();
   if (late === undefined || !allApplied(late.version)) return undefined;
   const { epoch, revision } = late;
   late = undefined;
@@ -129,7 +130,7 @@ function take(settings: Settings, pieces: readonly string[]): GatewayMessage | u
 
 /** Makes this worker able to publish. Yields. @returns false: it does not come to decide by what is published */
 function becomePublisher(): boolean {
-  if (isPublishing() && ownVersion() === publishedVersion()) return true;
+  if (isPublishing()) return true;
   const giveUpAt = ngx.now() + catchUpSeconds;
   while (!inSlices(0, startPublishing)) {
     if (ngx.now() > giveUpAt) return false;
@@ -146,10 +147,11 @@ function resync(): GatewayMessage {
 
 /** @returns what was published, or the answer */
 function publishRead(settings: Settings, pieces: readonly string[], pause: Pause): Published | GatewayMessage {
+  const readOn = publishedVersion();
+  // Another worker may have taken over since it was asked.
+  if (!isPublishing() || ownVersion() !== readOn) return resync();
   const state = currentState();
   const serving = state.position;
-  // Reading and preparing yield, and what is in force may be another worker's afterwards.
-  const before = ownVersion();
   const { frame, misfit, problems } = readFrame((place) => pieces[place], json, heldEntries(), pause);
   if (misfit) return resync();
   if (frame === undefined) return refuse(pieces, problems);
@@ -163,13 +165,14 @@ function publishRead(settings: Settings, pieces: readonly string[], pause: Pause
   const prepared = prepareChange(state, change, findings, pause);
   if (findings.problems.length > 0) return refuse(pieces, findings.problems);
   if (policyCount !== undefined && prepared.policyCount !== policyCount) return resync();
-  const [version, failure] = publish(prepared, set, gone, before, pause);
+  const allGone = allNamesGone(gone, prepared);
+  const [version, failure] = publish(prepared, readOn, set, allGone, pause);
   if (version === undefined) {
     if (failure === changedMeanwhile) return resync();
     const expected = "policies that fit the shared dict sluice_state: make it larger in nginx.conf";
     return refuse(pieces, [{ path: frame.type, expected, got: `${bytesOf(pieces)} bytes: ${failure}` }]);
   }
-  storeChange(settings, serving, set, withBans(gone, prepared), pause);
+  storeChange(settings, serving, set, allGone, pause);
   return { epoch, revision, version };
 }
 

@@ -9,7 +9,7 @@ const outageKey = "outage:";
 /** @param what the name of the service @param sentence what happened; reported once until the service is back */
 export function noteOutage(what: string, sentence: string): void {
   if (stateDict.get(outageKey + what)[0] === sentence) return;
-  stateDict.set(outageKey + what, sentence);
+  stateDict.safe_set(outageKey + what, sentence);
   ngx.log(ngx.ERR, "sluice: ", what, ": ", sentence);
 }
 

@@ -110,7 +110,7 @@ export function rest(): void {
 function noteSlice(seconds: number): void {
   // Each worker has its own key, so nobody else writes it between the two calls.
   const key = `${longestKey}${ngx.worker.id()}`;
-  if (seconds > (stateDict.get<number>(key)[0] ?? 0)) stateDict.set(key, seconds);
+  if (seconds > (stateDict.get<number>(key)[0] ?? 0)) stateDict.safe_set(key, seconds);
 }
 
 /** The longest slice of all workers, since nginx started. */

@@ -16,7 +16,7 @@ export function noteApplied(version: number): void {
   appliedVersion = version;
   const id = ngx.worker.id();
   // During a reload, a worker that starts has the same id as one that ends. The new one's record counts.
-  if (id !== undefined && !ngx.worker.exiting()) stateDict.set(`${appliedKey}${id}`, version);
+  if (id !== undefined && !ngx.worker.exiting()) stateDict.safe_set(`${appliedKey}${id}`, version);
 }
 
 /** Waits until every worker uses this version. Yields. @returns false if that took longer than `seconds` */

@@ -11,7 +11,7 @@ import { runUntilDone } from "../runtime/background.ts";
 import { appendToFile, removeFile, replaceFile } from "../runtime/files.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";
-import { stateDict } from "../runtime/shared-memory.ts";
+import { addSafely, stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
 import { currentState } from "./current.ts";
@@ -65,9 +65,9 @@ export function readNewestWhole(directory: string): StoredState | undefined {
     isSafe = newest.cut === undefined;
     const revision = string.format("%d", newest.stored.prepared.change.position.revision);
     if (newest.cut === undefined) {
-      stateDict.set(loggedPositionKey, cjson.encode(newest.stored.prepared.change.position));
-      stateDict.set(firstBytesKey, newest.firstBytes);
-      stateDict.set(bytesKey, newest.bytes);
+      stateDict.safe_set(loggedPositionKey, cjson.encode(newest.stored.prepared.change.position));
+      stateDict.safe_set(firstBytesKey, newest.firstBytes);
+      stateDict.safe_set(bytesKey, newest.bytes);
       ngx.log(ngx.NOTICE, "sluice: starts with revision ", revision, " from ", directory, logFile);
     } else {
       const what = `${directory}${logFile} is damaged: its last ${string.format("%d", newest.cut)} bytes cannot be used`;
@@ -193,7 +193,7 @@ export function appendToLog(
   position: Position,
 ): boolean {
   if (!isLogged(before)) return false;
-  const block = blockText(set, gone, position);
+  const block = blockText(set, gone, position, before);
   const failure = appendToFile(directory + logFile, block, stateDict.get<number>(bytesKey)[0] ?? 0);
   if (failure !== undefined) {
     // A part of the block may be there: nothing can be appended after it.
@@ -201,8 +201,8 @@ export function appendToLog(
     reportFailure(directory, failure);
     return false;
   }
-  stateDict.set(loggedPositionKey, cjson.encode(position));
-  stateDict.incr(bytesKey, block.length, 0);
+  stateDict.safe_set(loggedPositionKey, cjson.encode(position));
+  addSafely(stateDict, bytesKey, block.length, 0);
   writes += 1;
   flushSoon(directory);
   return true;
@@ -261,10 +261,7 @@ export function rewriteLog(
       if (piece !== undefined) bytes += piece.length;
       return piece;
     },
-    () => {
-      if (!goesOn()) isLeft = true;
-      return !isLeft;
-    },
+    () => !isLeft,
     keepAs,
   );
   if (isLeft) return;
@@ -274,9 +271,9 @@ export function rewriteLog(
     return;
   }
   isSafe = false;
-  stateDict.set(loggedPositionKey, cjson.encode(position));
-  stateDict.set(firstBytesKey, bytes);
-  stateDict.set(bytesKey, bytes);
+  stateDict.safe_set(loggedPositionKey, cjson.encode(position));
+  stateDict.safe_set(firstBytesKey, bytes);
+  stateDict.safe_set(bytesKey, bytes);
   for (const name of filesOfEarlierVersions) removeFile(directory + name);
   writes += 1;
   flushSoon(directory);

@@ -32,7 +32,8 @@ let taking = false;
 
 /** Called when a worker starts. Applies the published version at once, and later ones in slices. */
 export function followPublications(): void {
-  if (ownVersion() > 0) noteApplied(ownVersion());
+  // Makes the place of the number, while there is room: later ones fit there.
+  noteApplied(ownVersion());
   takePublished(noPause);
   runUntilDone(look);
 }

@@ -34,8 +34,8 @@ export function liveGateways(): number {
 /** A larger number takes effect at once. */
 function setLiveGateways(gateways: number): void {
   const before = liveGateways();
-  stateDict.set(gatewaysKey, gateways);
-  if (gateways < before) stateDict.set(moreGatewaysKey, before, countedOnSeconds);
+  stateDict.safe_set(gatewaysKey, gateways);
+  if (gateways < before) stateDict.safe_set(moreGatewaysKey, before, countedOnSeconds);
 }
 
 export function isFleetSize(reported: unknown): reported is number {
@@ -83,6 +83,6 @@ export function isConnected(): boolean {
 }
 
 export function setConnected(connected: boolean): void {
-  if (connected) stateDict.set(connectedKey, true, connectedSeconds);
+  if (connected) stateDict.safe_set(connectedKey, true, connectedSeconds);
   else stateDict.delete(connectedKey);
 }

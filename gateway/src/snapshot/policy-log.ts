@@ -4,22 +4,36 @@
 //
 //   +p:shop:books {"app":"shop","document":{…}}
 //   -b:0197a3
-//   ={"epoch":"…","revision":7,"edition":"…","proof":"…"} 64 hex digits
+//   ={"epoch":"…","revision":7,"edition":"…","proof":"…","after":{"epoch":"…","revision":6,…}} 64 hex digits
+//
+// A block that changes a state says which, so that none is taken for a change of another state.
 
 import { noPause, type Pause } from "../../../limiter/src/basics/pause.ts";
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
-import type { Position } from "../../../limiter/src/state/policy-state.ts";
+import { isSamePosition, type Position } from "../../../limiter/src/state/policy-state.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { newSha256, sha256HexOf } from "../runtime/sha256.ts";
 import { pieceBytes } from "./text.ts";
 
-/** Writes a block whole. */
-export function blockText(set: readonly EntryText[], gone: readonly string[], position: Position): string {
+/** What ends a block. The first one comes after none; neither did those that earlier versions of the gateway wrote. */
+interface Commit extends Position {
+  /** Where the state is from that the block changes. */
+  readonly after?: Position;
+}
+
+/** Writes a block whole. @param after where the state is from that it changes */
+export function blockText(
+  set: readonly EntryText[],
+  gone: readonly string[],
+  position: Position,
+  after: Position,
+): string {
   const lines: string[] = [];
   for (const name of gone) lines.push(`-${name}\n`);
   for (const { name, text } of set) lines.push(`+${name} ${text}\n`);
-  lines.push(`=${cjson.encode(position)}`);
+  const commit: Commit = { ...position, after };
+  lines.push(`=${cjson.encode(commit)}`);
   const block = lines.join("");
   return `${block} ${sha256HexOf([block], noPause)}\n`;
 }
@@ -79,9 +93,12 @@ export function readLog(text: string, pause: Pause): LoggedState | undefined {
     const checksum = string.sub(text, lineEnd - 65, lineEnd - 1);
     if (` ${sha256HexOf([block], noPause)}` !== checksum) break;
     const [from] = string.match(block, "=([^\n]*)$");
-    const [committed] = cjson.decode<Position>(from ?? "");
+    const [committed] = cjson.decode<Commit>(from ?? "");
     if (typeof committed !== "object") break;
-    position = committed;
+    const { after, ...own } = committed;
+    // A block of another gateway that writes to the same directory.
+    if (after !== undefined && (position === undefined || !isSamePosition(after, position))) break;
+    position = own;
     readLines(entries, block, pause);
     bytes = lineEnd;
     if (firstBytes === 0) firstBytes = bytes;

@@ -12,11 +12,11 @@ import { expectPolicies } from "../runtime/string-table.ts";
 import { allApplied, noteApplied, ownVersion } from "./applied-versions.ts";
 import { currentState, noteChanged } from "./current.ts";
 import {
-  beginTerm,
-  currentTerm,
+  beginTurn,
   deleteEntry,
   deleteRecord,
   entryIn,
+  presentTurn,
   publishedVersion,
   publishVersion,
   putEntry,
@@ -32,8 +32,9 @@ interface SlotBook {
   /** Slots that can be used again. */
   readonly free: number[];
   end: number;
-  /** Another worker that takes over begins another term: this one then knows nothing of the slots any more. */
-  readonly term: number;
+  /** The version that it describes, and the turn of this worker: another worker may have taken over since. */
+  version: number;
+  readonly turn: number;
   /** What is to be deleted when every worker has applied the version, in order of versions. */
   readonly replaced: { readonly version: number; readonly slots: readonly number[] }[];
 }
@@ -56,9 +57,9 @@ export function stopPublishing(): void {
 export function startPublishing(pause: Pause): boolean {
   const version = publishedVersion();
   if (ownVersion() !== version) return false;
-  if (book !== undefined) return true;
-  // Before anything is swept: a worker that was stalled stores nothing afterwards.
-  const term = beginTerm();
+  if (isPublishing()) return true;
+  book = undefined;
+  const turn = beginTurn();
   // What was begun and not published.
   deleteRecord(version + 1);
   const goneAt = emptyTable<number>();
@@ -68,12 +69,13 @@ export function startPublishing(pause: Pause): boolean {
     if (record === undefined) break;
     for (const name of record.gone) goneAt[name] ??= oldest;
   }
-  const found: SlotBook = { slotOf: emptyTable(), free: [], end: slotEnd(), term, replaced: [] };
+  const found: SlotBook = { slotOf: emptyTable(), free: [], end: slotEnd(), version, turn, replaced: [] };
   const versionOf = emptyTable<number>();
   const replaced: number[] = [];
   for (let slot = 0; slot < found.end; slot++) {
-    const entry = entryIn(slot);
     pause();
+    const entry = entryIn(slot);
+    if (presentTurn() !== turn) return false;
     if (entry === undefined) {
       found.free.push(slot);
     } else if (entry.version > version) {
@@ -91,13 +93,18 @@ export function startPublishing(pause: Pause): boolean {
   // Deleted with the records of all versions until now.
   for (let earlier = oldest + 1; earlier < version; earlier++) found.replaced.push({ version: earlier, slots: [] });
   found.replaced.push({ version, slots: replaced });
-  if (currentTerm() !== term || publishedVersion() !== version || ownVersion() !== version) return false;
+  if (publishedVersion() !== version || ownVersion() !== version || presentTurn() !== turn) return false;
   book = found;
   return true;
 }
 
+/** Returns whether this worker can publish: nobody else has begun to, or has published, since it did. */
 export function isPublishing(): boolean {
-  return book !== undefined;
+  return book !== undefined && isValid(book);
+}
+
+function isValid({ version, turn }: SlotBook): boolean {
+  return turn === presentTurn() && version === publishedVersion() && version === ownVersion();
 }
 
 /** The entries in shared memory. @throws if this worker does not publish */
@@ -118,48 +125,48 @@ export function heldEntries(): HeldEntries {
 /**
  * Stores a change for all workers, puts it into force, and makes this worker use it.
  *
+ * @param preparedOn the version whose state the change was prepared for
  * @param set the entries that the change sets, as they were written
  * @param gone the names that it removes; it may remove more bans than these
- * @param before the published version for which the change was prepared
  * @returns its version; or undefined, and why it could not be published
  */
 export function publish(
   prepared: PreparedChange,
+  preparedOn: number,
   set: readonly EntryText[],
   gone: readonly string[],
-  before: number,
   pause: Pause,
 ): LuaMultiReturn<[version: number | undefined, failure: string | undefined]> {
   const slots = openBook();
-  const isAlone = () => currentTerm() === slots.term && publishedVersion() === before && ownVersion() === before;
-  if (!isAlone()) {
+  const isOwn = () => slots === book && isValid(slots);
+  if (!isOwn() || slots.version !== preparedOn) {
     book = undefined;
     return $multi(undefined, changedMeanwhile);
   }
   deleteReplaced();
-  const version = before + 1;
-  const allGone = withBans(gone, prepared);
+  const version = preparedOn + 1;
+  const allGone = allNamesGone(gone, prepared);
   const addedSlots: number[] = [];
-  let failure: string | undefined;
-  setSlotEnd(slots.end + math.max(0, set.length - slots.free.length));
+  let failure = setSlotEnd(slots.end + math.max(0, set.length - slots.free.length));
   for (const entry of set) {
-    if (!isAlone()) break;
+    if (failure !== undefined) break;
     const slot = slots.free.pop() ?? slots.end;
     if (slot === slots.end) slots.end += 1;
     failure = putEntry(slot, entry, version);
     if (failure !== undefined) break;
     addedSlots.push(slot);
     pause();
+    if (!isOwn()) failure = changedMeanwhile;
   }
   let hasRecord = false;
-  if (failure === undefined && isAlone()) {
-    failure = putRecord(version, { addedSlots, gone: allGone }, pause);
+  if (failure === undefined) {
+    failure = putRecord(version, { addedSlots, gone: allGone }, pause, isOwn);
     hasRecord = failure === undefined;
   }
-  if (!isAlone() || failure === "exists") failure = changedMeanwhile;
+  if (!isOwn() || failure === "exists") failure = changedMeanwhile;
   failure ??= publishVersion(version, prepared.change.position);
   if (failure !== undefined) {
-    // What another worker has taken over is not this one's to delete: the slots may have its entries by now.
+    // The slots and the record may be another worker's by now. Whoever publishes next deletes what nobody uses.
     if (failure !== changedMeanwhile) {
       if (hasRecord) deleteRecord(version);
       for (const slot of addedSlots) deleteEntry(slot);
@@ -173,6 +180,7 @@ export function publish(
   if (isOtherRevision) noteChanged();
   expectPolicies(currentState().policyCount);
   noteApplied(version);
+  slots.version = version;
   noteSlots(slots, version, set, addedSlots, allGone);
   return $multi(version, undefined);
 }
@@ -180,8 +188,8 @@ export function publish(
 /** Why a change was not published although there is room. */
 export const changedMeanwhile = "another worker has published a change meanwhile";
 
-/** Returns the names that a change removes, with the bans of policies that are gone. */
-export function withBans(gone: readonly string[], { bansGone }: PreparedChange): readonly string[] {
+/** All names that a change removes: the bans of a policy that goes, go with it. */
+export function allNamesGone(gone: readonly string[], { bansGone }: PreparedChange): readonly string[] {
   if (bansGone.length === 0) return gone;
   const names = emptyTable<boolean>();
   const all: string[] = [];
@@ -218,11 +226,7 @@ function noteSlots(
 
 /** Deletes what no worker needs any more. Called now and then. */
 export function deleteReplaced(): void {
-  if (book === undefined) return;
-  if (currentTerm() !== book.term) {
-    book = undefined;
-    return;
-  }
+  if (book === undefined || !isPublishing()) return;
   const { replaced, free } = book;
   while (replaced.length > 0) {
     const first = replaced[0] as SlotBook["replaced"][number];

@@ -7,14 +7,14 @@ import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import type { EntryText } from "../../../limiter/src/protocol/read-frame.ts";
 import type { Position } from "../../../limiter/src/state/policy-state.ts";
 import { cjson } from "../runtime/lua-modules.ts";
-import { stateDict } from "../runtime/shared-memory.ts";
+import { addSafely, stateDict } from "../runtime/shared-memory.ts";
 
 /** The version in force. Versions are consecutive. */
 const versionKey = "snapshot-published";
-/** Counts who has published: only the last one may. */
-const termKey = "snapshot-term";
 /** No slot has this number or a higher one. */
 const slotEndKey = "snapshot-slot-end";
+/** Counts the workers that began to publish, so that an earlier one notices that it was replaced. */
+const publisherKey = "snapshot-publisher";
 const slotKey = "entry:";
 const recordKey = "change:";
 const recordLengthKey = "change-length:";
@@ -27,13 +27,14 @@ export function publishedVersion(): number {
   return stateDict.get<number>(versionKey)[0] ?? 0;
 }
 
-/** Begins a term: whoever published before may not any more. @returns the number of the term */
-export function beginTerm(): number {
-  return stateDict.incr(termKey, 1, 0)[0] ?? 0;
+/** From now on, the caller publishes, and whoever did before must not. @returns the number of its turn */
+export function beginTurn(): number {
+  return addSafely(stateDict, publisherKey, 1, 0) ?? 0;
 }
 
-export function currentTerm(): number {
-  return stateDict.get<number>(termKey)[0] ?? 0;
+/** The turn of the worker that publishes now. */
+export function presentTurn(): number {
+  return stateDict.get<number>(publisherKey)[0] ?? 0;
 }
 
 /** @returns undefined: there is no such version, or its record is deleted */
@@ -66,8 +67,10 @@ export function putEntry(slot: number, { name, text }: EntryText, version: numbe
 }
 
 /** Call it before entries are put into new slots: whoever reads all slots, reads those below the end. */
-export function setSlotEnd(end: number): void {
-  if (end > slotEnd()) stateDict.set(slotEndKey, end);
+export function setSlotEnd(end: number): string | undefined {
+  if (end <= slotEnd()) return undefined;
+  const [stored, failure] = stateDict.safe_set(slotEndKey, end);
+  return stored ? undefined : (failure ?? "no memory");
 }
 
 export function deleteEntry(slot: number): void {
@@ -93,17 +96,30 @@ export function noteGeneration(ofWorkers: number): void {
   generation = ofWorkers;
 }
 
-/** @returns why it could not be stored: there is no room, or there is a record of this version, which "exists" */
-export function putRecord(version: number, { addedSlots, gone }: VersionRecord, pause: Pause): string | undefined {
-  let part = 0;
+/**
+ * @param isOwn returns false when another worker publishes: what is stored is its own then
+ * @returns why it could not be stored: there is no room, or there is a record of this version, which "exists"
+ */
+export function putRecord(
+  version: number,
+  { addedSlots, gone }: VersionRecord,
+  pause: Pause,
+  isOwn: (this: void) => boolean,
+): string | undefined {
+  let parts = 0;
   let lines: string[] = [];
   let failure: string | undefined;
   const putPart = () => {
-    const [stored, why] = stateDict.safe_add(`${recordKey}${version}:${part}`, lines.join("\n"));
-    if (!stored) failure ??= why ?? "no memory";
-    else part += 1;
+    if (failure !== undefined) return;
+    const [stored, why] = stateDict.safe_add(`${recordKey}${version}:${parts}`, lines.join("\n"));
     lines = [];
+    if (!stored) {
+      failure = why ?? "no memory";
+      return;
+    }
+    parts += 1;
     pause();
+    if (!isOwn()) failure = "exists";
   };
   for (const slot of addedSlots) {
     lines.push(`+${string.format("%d", slot)}`);
@@ -114,9 +130,13 @@ export function putRecord(version: number, { addedSlots, gone }: VersionRecord, 
     if (lines.length >= linesTogether) putPart();
   }
   putPart();
-  if (failure === undefined) stateDict.set(`${recordLengthKey}${version}`, part, 0, generation);
-  // Only parts of its own are removed.
-  else for (let own = 0; own < part; own++) stateDict.delete(`${recordKey}${version}:${own}`);
+  if (failure === undefined) {
+    const [stored, why] = stateDict.safe_set(`${recordLengthKey}${version}`, parts, 0, generation);
+    if (!stored) failure = why ?? "no memory";
+  }
+  if (failure !== undefined && failure !== "exists") {
+    for (let own = 0; own < parts; own++) stateDict.delete(`${recordKey}${version}:${own}`);
+  }
   return failure;
 }
 
@@ -142,11 +162,9 @@ export function deleteRecord(version: number): void {
   const [length = 0] = stateDict.get<number>(`${recordLengthKey}${version}`);
   // In this order, nobody takes half a record for a whole one.
   stateDict.delete(`${recordLengthKey}${version}`);
-  // Of a record that was begun only, there are parts without a length.
-  for (let part = 0; ; part++) {
-    const key = `${recordKey}${version}:${part}`;
-    if (part >= length && stateDict.get(key)[0] === undefined) break;
-    stateDict.delete(key);
+  // A worker that ended while it stored a record has left parts without a length.
+  for (let part = 0; part < length || stateDict.get(`${recordKey}${version}:${part}`)[0] !== undefined; part++) {
+    stateDict.delete(`${recordKey}${version}:${part}`);
   }
   if (version < publishedVersion()) stateDict.delete(`${positionKey}${version}`);
 }
@@ -155,6 +173,7 @@ export function deleteRecord(version: number): void {
 export function publishVersion(version: number, position: Position): string | undefined {
   const [stored, failure] = stateDict.safe_set(`${positionKey}${version}`, cjson.encode(position));
   if (!stored) return failure ?? "no memory";
-  stateDict.set(versionKey, version);
-  return undefined;
+  // Where a number is already, another one fits. Only the first can lack room.
+  const [isInForce, why] = stateDict.safe_set(versionKey, version);
+  return isInForce ? undefined : (why ?? "no memory");
 }

@@ -23,7 +23,7 @@ local function logOf(policyLog)
   }
   local text, ends, states, held = "", {}, {}, {}
   for revision, block in ipairs(blocks) do
-    text = text .. policyLog.blockText(block.set, block.gone, position(revision))
+    text = text .. policyLog.blockText(block.set, block.gone, position(revision), revision > 1 and position(revision - 1) or nil)
     for _, name in ipairs(block.gone) do
       held[name] = nil
     end
@@ -116,5 +116,18 @@ describe("the log of policies", function()
     local read = policyLog.readLog(table.concat(pieces), noPause)
     assert.equal(9, read.position.revision)
     assert.same(byName(many), byName(read.entries))
+  end)
+
+  it("ends before a block of another gateway, which changes another state", function()
+    local other = policyLog.blockText({ { name = "p:shop:books", text = "[]" } }, {}, position(8), position(7))
+    assertHas(policyLog.readLog(text .. other, noPause), #ends, "another state")
+  end)
+
+  it("has blocks of an earlier version of the gateway, which do not say what they change", function()
+    local earlier = policyLog.blockText({ { name = "p:shop:books", text = "[]" } }, {}, position(6))
+    local read = policyLog.readLog(text .. earlier, noPause)
+    assert.equal(6, read.position.revision)
+    assert.is_nil(read.position.after)
+    assert.equal("[]", byName(read.entries)["p:shop:books"])
   end)
 end)

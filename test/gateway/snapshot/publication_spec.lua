@@ -224,93 +224,138 @@ describe("changes that one worker publishes", function()
   end)
 end)
 
-describe("a worker that stalls while it takes in a change", function()
-  local function never() end
-
-  -- Worker 1 has revision 1, with p1 and p2. Worker 2 takes in what `others` is while worker 1 is stalled at `stalls`, with `own`.
-  local function stall(own, others, stalls)
-    local world = nginx.world({ seed = 1, workers = 3, redis = false, lookUs = 5 })
+describe("a worker that stalled while it published", function()
+  local world, a, b
+  before_each(function()
+    world = nginx.world({ seed = 1, workers = 3, redis = false, lookUs = 5 })
     world.run(30)
-    local first, second = world.workers[1], world.workers[2]
-    first.call(function()
-      first.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+    a, b = world.workers[1], world.workers[2]
+    a.call(function()
+      a.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
     end)
     world.run(400)
-    local published, failure
-    first.call(function()
-      local module = first.module
-      local publication = module("gateway.src.snapshot.publication")
-      local before = module("gateway.src.snapshot.applied-versions").ownVersion()
-      local state = module("gateway.src.snapshot.current").currentState()
-      local json = module("gateway.src.snapshot.text").json
-      local pieces = own
-      local read = module("limiter.src.protocol.read-frame").readFrame(function(place)
-        return pieces[place + 1]
-      end, json, publication.heldEntries(), never)
+  end)
+
+  -- The first worker publishes a delta from revision 1 and stalls for 2 s, in one of the pauses of a step.
+  local function stall(step, pauseNumber, sets, gone)
+    local result = {}
+    a.call(function()
+      local publication = a.module("gateway.src.snapshot.publication")
+      local text = frame("delta", 1, 2, sets, gone, {})
+      local function none() end
       local pauses = 0
-      local function pauseIn(step)
-        return function()
-          pauses = pauses + 1
-          if step == stalls and pauses == 2 then
-            first.ngx.sleep(2)
-          end
+      local function stalling()
+        pauses = pauses + 1
+        if pauses == pauseNumber then
+          a.ngx.sleep(2)
         end
       end
-      local change = module("limiter.src.state.change")
-      local prepared = change.prepareChange(state, read.frame.change, { problems = {} }, pauseIn("preparing"))
-      pauses = 0
-      published, failure =
-        publication.publish(prepared, read.frame.set, read.frame.gone, before, pauseIn("storing"))
+      local preparedOn = a.module("gateway.src.snapshot.shared-entries").publishedVersion()
+      local read = a.module("limiter.src.protocol.read-frame").readFrame(function(place)
+        return text[place + 1]
+      end, a.module("gateway.src.snapshot.text").json, publication.heldEntries(), none)
+      local prepared = a.module("limiter.src.state.change").prepareChange(
+        a.module("gateway.src.snapshot.current").currentState(),
+        read.frame.change,
+        { problems = {} },
+        step == "prepare" and stalling or none
+      )
+      result.version, result.failure =
+        publication.publish(prepared, preparedOn, read.frame.set, read.frame.gone, step == "store" and stalling or none)
+      result.ended = true
     end)
     world.run(100)
+    assert.is_nil(result.ended)
+    return result
+  end
+
+  local function otherPublishes(revision, sets, gone)
     local answer
-    second.call(function()
-      answer = second.module("gateway.src.push.receive").receive(settings, others)
+    b.call(function()
+      answer = b.module("gateway.src.push.receive").receive(settings, frame("delta", 1, revision, sets, gone, {}))
     end)
-    world.run(4000)
-    assert.are.equal("applied", answer.type)
-    assert.is_nil(published)
-    assert.are.equal("another worker has published a change meanwhile", failure)
-    -- One that starts reads what is in shared memory.
+    world.run(1000)
+    assert.equal("applied", answer.type)
+  end
+
+  local function assertAllHave(expected)
     world.workers[3].kill()
     world.addWorker(3).begin()
     world.run(200)
-    return world
+    for number, worker in ipairs(world.workers) do
+      assert.same(expected, stateOf(worker), "worker " .. number)
+    end
   end
 
-  it("deletes nothing of the worker that took over, and adds nothing to it", function()
-    local world = stall(
-      frame("delta", 1, 2, { a1 = 7, a2 = 7, a3 = 7 }, {}, {}),
-      frame("delta", 1, 2, { b1 = 9, b2 = 9, b3 = 9 }, {}, {}),
-      "storing"
-    )
-    local expected = { revision = 2, policies = { p1 = 1, p2 = 1, b1 = 9, b2 = 9, b3 = 9 }, bans = {} }
-    for _, worker in ipairs(world.workers) do
-      assert.are.same(expected, stateOf(worker))
-    end
-    -- And the one that stalled can take in changes again.
-    local first = world.workers[1]
-    local answer
-    first.call(function()
-      answer = first.module("gateway.src.push.receive").receive(settings, frame("delta", 2, 3, { c1 = 5 }, { "p1" }, {}))
+  for pauseNumber = 1, 4 do
+    it("deletes nothing of its successor, stalled in pause " .. pauseNumber .. " of storing", function()
+      local result = stall("store", pauseNumber, { a1 = 7, a2 = 7, a3 = 7 }, {})
+      otherPublishes(2, { b1 = 9, b2 = 9, b3 = 9 }, {})
+      world.run(3000)
+      assert.is_true(result.ended)
+      assert.is_nil(result.version)
+      assertAllHave({ revision = 2, policies = { p1 = 1, p2 = 1, b1 = 9, b2 = 9, b3 = 9 }, bans = {} })
     end)
-    world.run(400)
-    assert.are.equal("applied", answer.type)
-    expected = { revision = 3, policies = { p2 = 1, b1 = 9, b2 = 9, b3 = 9, c1 = 5 }, bans = {} }
-    for _, worker in ipairs(world.workers) do
-      assert.are.same(expected, stateOf(worker))
-    end
-  end)
+  end
 
   it("does not put an older change on top of a newer one", function()
-    local world = stall(
-      frame("delta", 1, 2, { a1 = 1, a2 = 1 }, { "p1" }, {}),
-      frame("delta", 1, 3, { p1 = 9, b1 = 9 }, { "p2" }, {}),
-      "preparing"
-    )
-    for _, worker in ipairs(world.workers) do
-      assert.are.same({ revision = 3, policies = { p1 = 9, b1 = 9 }, bans = {} }, stateOf(worker))
+    local result = stall("prepare", 1, { p1 = 7 }, {})
+    otherPublishes(3, { p1 = 9, b1 = 9 }, { "p2" })
+    world.run(3000)
+    assert.is_true(result.ended)
+    assert.is_nil(result.version)
+    assertAllHave({ revision = 3, policies = { p1 = 9, b1 = 9 }, bans = {} })
+  end)
+end)
+
+describe("the log on disk", function()
+  local directory
+  before_each(function()
+    directory = os.tmpname()
+    os.remove(directory)
+    directory = directory .. "/"
+  end)
+  after_each(function()
+    os.execute("rm -rf '" .. directory .. "'")
+  end)
+
+  it("is written without another edit once the disk can be written, and not if entries are missing", function()
+    local own = { gatewayDir = directory }
+    local world = nginx.world({ seed = 1, workers = 1, redis = false, lookUs = 5 })
+    world.run(30)
+    local worker = world.workers[1]
+    local function maintain()
+      worker.call(function()
+        worker.module("gateway.src.push.maintenance").maintain(own, function()
+          return false
+        end)
+      end)
+      world.run(1000)
     end
+    local function isThere()
+      local file = io.open(directory .. "policies.log")
+      return file ~= nil and file:close()
+    end
+    worker.call(function()
+      worker.module("gateway.src.push.receive").receive(own, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+    end)
+    world.run(400)
+    os.execute("mkdir -p '" .. directory .. "'")
+    world.run(11000)
+    local dict = world.dict("sluice_state")
+    local entry = dict:get("entry:0")
+    dict:delete("entry:0")
+    maintain()
+    assert.is_false(isThere())
+    local answer
+    worker.call(function()
+      answer = worker.module("gateway.src.push.receive").lateAnswer()
+    end)
+    assert.equal("resync", answer.type)
+    dict:set("entry:0", entry, 0, 1)
+    world.run(11000)
+    maintain()
+    assert.is_truthy(isThere())
   end)
 end)
 
@@ -327,35 +372,4 @@ it("a worker that is killed between the parts of a version's record keeps nobody
   world.run(400)
   assert.are.equal("applied", answer.type)
   assert.are.same({ revision = 1, policies = { p1 = 1 }, bans = {} }, stateOf(world.workers[1]))
-end)
-
-it("the log that could not be written is written as soon as it can be, without another change", function()
-  local directory = os.tmpname()
-  os.remove(directory)
-  local log = directory .. "/policies.log"
-  local ofDirectory = { gatewayDir = directory .. "/" }
-  local world = nginx.world({ seed = 1, workers = 1, redis = false, lookUs = 5 })
-  world.run(30)
-  local worker = world.workers[1]
-  local answer
-  worker.call(function()
-    answer = worker.module("gateway.src.push.receive").receive(ofDirectory, frame("snapshot", 0, 1, { p1 = 1 }, {}, {}))
-  end)
-  world.run(400)
-  assert.are.equal("applied", answer.type)
-  assert.is_nil(io.open(log))
-  os.execute("mkdir -p " .. directory)
-  for _ = 1, 120 do
-    world.run(1000)
-    worker.call(function()
-      worker.module("gateway.src.push.maintenance").maintain(ofDirectory, function()
-        return false
-      end)
-    end)
-  end
-  world.run(1000)
-  local written = io.open(log)
-  assert.is_not_nil(written)
-  written:close()
-  os.execute("rm -r " .. directory)
 end)
