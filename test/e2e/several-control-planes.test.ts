@@ -147,6 +147,24 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
     });
   });
 
+  it("one that stays cut off from the database gives its gateways to the other, and takes them again afterwards", async () => {
+    const hereBefore = await one.gatewaysHere();
+    expect(hereBefore).toBeGreaterThan(0);
+    await proxy.refuse();
+    await until("all four are at the other", 20_000, async () => (await other.gatewaysHere()) === 4);
+    const applied = await change(other);
+    expect(applied).toEqual({ gateways: 4, acked: 4, refused: 0 });
+    await proxy.accept();
+    // Some go back to the first, for the tests that follow.
+    await other.kill();
+    await until("all four are back", 20_000, async () => (await one.gatewaysHere()) === 4);
+    await other.start();
+    await until("both know of all", 15_000, async () => {
+      const known = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
+      return known.every(({ status, body }) => status === 200 && body.connected === 4);
+    });
+  });
+
   it("the gateways of one that is killed are with the other within 5 s, and ?wait tells the truth meanwhile", async () => {
     await one.kill();
     const killedAtMs = performance.now();

@@ -10,6 +10,7 @@ import { Announcements, type ChangeChannel } from "../push/announcements.ts";
 import { AppliedWaits } from "../push/applied-waits.ts";
 import { type CounterOrderSender, CounterOrders } from "../push/counter-orders.ts";
 import { Fleet, type Gateway } from "../push/fleet.ts";
+import { closeCodes } from "../push/gateway-link.ts";
 import { GatewayLog } from "../push/gateway-log.ts";
 import { PassedOrders } from "../push/passed-orders.ts";
 import { Peers } from "../push/peers.ts";
@@ -108,7 +109,7 @@ export default fp<PushOptions>(
     const sender: CounterOrderSender = isShared ? passedOrders : counterOrders;
     app.decorate("counterOrders", sender);
     app.decorate("appliedWaits", new AppliedWaits(fleet, newest));
-    announceFleet(fleet);
+    const stopAnnouncing = announceFleet(fleet);
     const peers = new Peers({
       database: app.database,
       fleet,
@@ -116,6 +117,14 @@ export default fp<PushOptions>(
       id,
       onAsked: () => void passedOrders.carryOut(),
       onCount: (controlPlanes) => app.requestLimits.shareAmong(controlPlanes),
+      onUnheard: () => {
+        const links = fleet.links();
+        app.log.error(
+          { gateways: links.length },
+          "cut off from the database, which other control planes may still reach: closing the gateways' sockets, so that these go there",
+        );
+        for (const link of links) link.close(closeCodes.goingAway, "this control plane is cut off from the database");
+      },
       onError: (error) => app.log.error({ err: error }, "cannot exchange with other control planes; trying again"),
     });
     if (isShared) {
@@ -217,6 +226,7 @@ export default fp<PushOptions>(
     addAlarmGauge(app.metrics, () => app.alarms.all());
     app.addHook("onClose", async () => {
       clearInterval(identifying);
+      stopAnnouncing();
       await announcements?.stop();
       await publisher.stop();
       if (!isShared) return;

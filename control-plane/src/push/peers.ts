@@ -13,6 +13,12 @@ const announceEveryMs = 1_000;
 /** Counters change all the time: they are told this often. */
 const countersEveryMs = 5_000;
 const forgetEveryMs = 60_000;
+/**
+ * After this long without the database, our gateways are to go to another control plane: after 10 seconds, others do not count
+ * them any more.
+ */
+const unheardAfterMs = 8_000;
+const watchEveryMs = 500;
 
 export interface PeersDependencies {
   readonly database: Database;
@@ -24,6 +30,8 @@ export interface PeersDependencies {
   onAsked(): void;
   /** Called with the number of control planes that run, this one included. */
   onCount(controlPlanes: number): void;
+  /** Called once when this control plane has been cut off from the database for 8 seconds, if others ran before. */
+  onUnheard(): void;
   onError(error: unknown): void;
 }
 
@@ -41,6 +49,11 @@ export class Peers {
   #known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
   /** Who told us of a gateway last, by the gateway's id: one that changes its control plane may be told of by both. */
   #whose = new Map<string, string>();
+  /** When the database last heard of this control plane. */
+  #heardAtMs = performance.now();
+  #othersRun = false;
+  #isUnheard = false;
+  #watch: NodeJS.Timeout | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> | undefined;
   #stopped = false;
@@ -57,19 +70,32 @@ export class Peers {
   }
 
   start(): void {
+    // A round may hang for as long as the database does.
+    this.#watch = setInterval(() => this.#noteSilence(), watchEveryMs).unref();
+    this.#planRound();
+  }
+
+  #planRound(): void {
     this.#timer = setTimeout(() => {
       this.#round = this.#runRound().finally(() => {
         this.#round = undefined;
-        if (!this.#stopped) this.start();
+        if (!this.#stopped) this.#planRound();
       });
     }, roundMs);
     this.#timer.unref();
   }
 
-  /** Withdraws what was announced, so that nobody counts our gateways any more. */
+  #noteSilence(): void {
+    if (this.#isUnheard || !this.#othersRun || performance.now() - this.#heardAtMs < unheardAfterMs) return;
+    this.#isUnheard = true;
+    this.#dependencies.onUnheard();
+  }
+
+  /** Our gateways still count for some seconds at other control planes, or until one of these has them. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearTimeout(this.#timer);
+    clearInterval(this.#watch);
     await this.#round;
     await withdraw(this.#dependencies.database, this.#id).catch(() => undefined);
   }
@@ -125,8 +151,12 @@ export class Peers {
     const asked = all.find(({ id }) => id === this.#id)?.asked ?? 0;
     if (asked !== this.#asked) onAsked();
     this.#asked = asked;
+    this.#heardAtMs = performance.now();
+    this.#isUnheard = false;
     const peers = all.filter(({ id }) => id !== this.#id);
-    onCount(1 + peers.filter(({ runs }) => runs).length);
+    const running = peers.filter(({ runs }) => runs).length;
+    this.#othersRun = running > 0;
+    onCount(1 + running);
     const known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
     let changed = peers.length !== this.#known.size;
     for (const { id, version } of peers) {

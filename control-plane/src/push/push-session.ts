@@ -106,19 +106,45 @@ export function runPushSession(
   });
 }
 
-/** Reports the number of gateways to every gateway when it changes, and always to a new gateway. */
-export function announceFleet(fleet: Fleet): void {
+/**
+ * A gateway that changes its control plane, or whose worker with the socket ends, is away for a moment. If others took its share
+ * of a limit meanwhile, all would allow more than the limit. So a smaller number is reported when it has lasted for this long.
+ */
+const fewerAfterMs = 3_000;
+
+/**
+ * Reports the number of gateways to every gateway when it changes, and always to a new gateway.
+ *
+ * @returns stops it
+ */
+export function announceFleet(fleet: Fleet): () => void {
   let reported = 0;
+  /** What is to be reported when it has lasted. */
+  let fewer = Number.POSITIVE_INFINITY;
+  let timer: NodeJS.Timeout | undefined;
   const reportedLinks = new WeakSet<GatewayLink>();
-  fleet.on("members", () => {
-    const links = fleet.links();
-    const gateways = fleet.connectedCount;
+  const tell = (gateways: number) => {
     const changed = gateways !== reported;
     reported = gateways;
-    for (const link of links) {
+    for (const link of fleet.links()) {
       if (!changed && reportedLinks.has(link)) continue;
       reportedLinks.add(link);
       link.send({ type: "fleet", gateways, takesActivity: true, protocol: protocolVersion });
     }
+  };
+  const tellNow = () => {
+    clearTimeout(timer);
+    fewer = Number.POSITIVE_INFINITY;
+    tell(fleet.connectedCount);
+  };
+  fleet.on("members", () => {
+    const gateways = fleet.connectedCount;
+    if (gateways >= reported) return tellNow();
+    tell(reported);
+    if (gateways >= fewer) return;
+    fewer = gateways;
+    clearTimeout(timer);
+    timer = setTimeout(tellNow, fewerAfterMs).unref();
   });
+  return () => clearTimeout(timer);
 }

@@ -98,9 +98,16 @@ export function readRecords(database: Database, peer: string): Promise<GatewayRe
   return database.selectFrom("live_gateways").select(["gateway", "record"]).where("control_plane", "=", peer).execute();
 }
 
-/** Deletes what this control plane has announced, and what others left that do not run any more. */
+/**
+ * Says that this control plane does not run any more. Its gateways still count for 5 seconds: they need less to come to another
+ * one, and must not be counted nowhere meanwhile.
+ */
 export async function withdraw(database: Database, own: string): Promise<void> {
-  await deletePeers(database, [own]);
+  await database
+    .updateTable("control_planes")
+    .set({ seen_at: sql<number>`${databaseNowMs(database)} - ${goneAfterMs}` })
+    .where("id", "=", own)
+    .execute();
 }
 
 /**
