@@ -1,0 +1,78 @@
+// Tests when gateways are told how many there are: their shares of a limit depend on it while Redis is away.
+
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { Fleet, type Gateway } from "../../../control-plane/src/push/fleet.ts";
+import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
+import { announceFleet } from "../../../control-plane/src/push/push-session.ts";
+
+let fleet: Fleet;
+let stop: () => void;
+/** What each gateway was told, one number after the other. */
+const told: Record<string, number[]> = {};
+const links: Record<string, GatewayLink> = {};
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  fleet = new Fleet(() => 0);
+  stop = announceFleet(fleet);
+});
+afterEach(() => {
+  stop();
+  vi.useRealTimers();
+  for (const id of Object.keys(told)) delete told[id];
+});
+
+function join(id: string): void {
+  const numbers: number[] = [];
+  told[id] = numbers;
+  const link = { send: (message: { gateways: number }) => numbers.push(message.gateways) } as unknown as GatewayLink;
+  links[id] = link;
+  fleet.join({ type: "hello", gateway: id, version: "1", workers: 1, epoch: "e", revision: 1 }, link);
+}
+
+const leave = (id: string) => fleet.leave(id, links[id] as GatewayLink);
+
+it("more gateways are told at once, to all", () => {
+  join("a");
+  join("b");
+  expect(told).toEqual({ a: [1, 2], b: [2] });
+});
+
+it("a gateway that comes back within three seconds kept its share", () => {
+  for (const id of ["a", "b", "c"]) join(id);
+  leave("c");
+  vi.advanceTimersByTime(2_900);
+  join("c");
+  vi.advanceTimersByTime(10_000);
+  expect(told).toEqual({ a: [1, 2, 3], b: [2, 3], c: [3] });
+});
+
+it("fewer gateways are told when it has lasted for three seconds since the last one left", () => {
+  for (const id of ["a", "b", "c"]) join(id);
+  leave("c");
+  vi.advanceTimersByTime(2_000);
+  leave("b");
+  vi.advanceTimersByTime(2_900);
+  expect(told["a"]).toEqual([1, 2, 3]);
+  vi.advanceTimersByTime(200);
+  expect(told["a"]).toEqual([1, 2, 3, 1]);
+});
+
+it("a new gateway is told the number that the others hold", () => {
+  for (const id of ["a", "b", "c"]) join(id);
+  leave("c");
+  leave("b");
+  vi.advanceTimersByTime(1_000);
+  join("d");
+  expect(told["d"]).toEqual([3]);
+  vi.advanceTimersByTime(3_000);
+  expect(told["d"]).toEqual([3, 2]);
+});
+
+it("a gateway that moves to another control plane counts once, and its share stays", () => {
+  for (const id of ["a", "b"]) join(id);
+  leave("b");
+  fleet.setElsewhere([{ id: "b" } as Gateway]);
+  vi.advanceTimersByTime(10_000);
+  expect(told["a"]).toEqual([1, 2]);
+});
