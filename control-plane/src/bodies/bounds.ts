@@ -16,3 +16,5 @@ export const tooManyValues = `there are more than ${maxValues} values in it`;
 export const maxManyBytes = 64 * 1024 * 1024;
 /** The most bytes of such bodies that the process holds at once. */
 export const maxManyBytesHeld = 2 * maxManyBytes;
+/** The most of them that hold policies of one app: one body of the largest size. */
+export const maxManyBytesHeldByApp = maxManyBytes;

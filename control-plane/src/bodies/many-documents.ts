@@ -4,7 +4,7 @@
 import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { ApiError } from "../errors/api-error.ts";
-import { maxBodyBytes, maxManyBytes, maxManyBytesHeld } from "./bounds.ts";
+import { maxBodyBytes, maxManyBytes, maxManyBytesHeld, maxManyBytesHeldByApp } from "./bounds.ts";
 import type { Waiter } from "./fair-line.ts";
 import { type Piece, type Splitter, splitJsonLines, splitYamlDocuments } from "./split-documents.ts";
 import type { YamlThread } from "./yaml-thread.ts";
@@ -20,26 +20,38 @@ export type ManyFormat = "jsonl" | "yaml";
 /** The bytes that bodies under way hold in memory. A body that arrives slowly holds little, and is in nobody's way. */
 export class BytesHeld {
   #all = 0;
+  readonly #byApp = new Map<string, number>();
 
-  /** @returns what counts the bytes of one body, and forgets them when the body is not held any more */
-  begin(): { add(bytes: number): void; end(): void } {
+  /**
+   * @param app whose policies the body has: one app's bodies leave room for another's
+   * @returns what counts the bytes of one body, and forgets them when the body is not held any more
+   */
+  begin(app: string): { add(bytes: number): void; end(): void } {
     let own = 0;
+    const count = (bytes: number) => {
+      own += bytes;
+      this.#all += bytes;
+      const ofApp = (this.#byApp.get(app) ?? 0) + bytes;
+      if (ofApp > 0) this.#byApp.set(app, ofApp);
+      else this.#byApp.delete(app);
+      return ofApp;
+    };
     return {
       add: (bytes) => {
-        own += bytes;
-        this.#all += bytes;
+        const ofApp = count(bytes);
         if (own > maxManyBytes) {
           const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many policies. Nothing was stored.`;
           throw new ApiError("body-too-large", detail);
         }
-        if (this.#all <= maxManyBytesHeld) return;
-        const detail = "Other bodies with many policies take the memory that there is for them. Nothing was stored.";
+        if (ofApp <= maxManyBytesHeldByApp && this.#all <= maxManyBytesHeld) return;
+        const whose =
+          ofApp > maxManyBytesHeldByApp
+            ? `Other bodies with policies of the app "${app}"`
+            : "Other bodies with many policies";
+        const detail = `${whose} take the memory that there is for them. Nothing was stored.`;
         throw new ApiError("bodies-busy", detail, {}, { "retry-after": "5" });
       },
-      end: () => {
-        this.#all -= own;
-        own = 0;
-      },
+      end: () => void count(-own),
     };
   }
 }

@@ -79,7 +79,7 @@ export default fp<{ yamlDeadlineMs: number }>(
     app.decorate("nextTurn", takeTurns());
     app.decorate("manyDocuments", (request: FastifyRequest) => {
       const { app: named = "" } = (request.params ?? {}) as { app?: string };
-      const { add: onBytes, end: release } = held.begin();
+      const { add: onBytes, end: release } = held.begin(named);
       const parseLine = (text: string) => {
         const fault = faultOfJson(text);
         if (fault !== undefined) throw new Error(fault);

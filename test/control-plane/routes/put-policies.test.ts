@@ -3,6 +3,7 @@
 import { describe, expect, it } from "vitest";
 import {
   type Answer,
+  adminToken,
   type CallOptions,
   perSecond,
   type Running,
@@ -224,22 +225,8 @@ describe("a PUT of many policies", () => {
   it("of templates' users is validated again if a template changes while the body arrives", async () => {
     const running = await start();
     await running.call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status: 503 } } });
-    let go: () => void = () => undefined;
-    const changed = new Promise<void>((resolve) => {
-      go = resolve;
-    });
     const document = { ...named("a"), onLimit: { template: "polite" } };
-    async function* body() {
-      yield Buffer.from(lines(document));
-      await changed;
-      yield Buffer.from(lines(named("b")));
-    }
-    const answer = fetch(`${running.url}/api/v1${policies}`, {
-      method: "PUT",
-      headers: { authorization: "Bearer test-admin-token-0123456789", "content-type": jsonl },
-      body: ReadableStream.from(body()),
-      duplex: "half",
-    } as RequestInit);
+    const { answer, go } = putSlowly(running, lines(document), lines(named("b")));
     // While the body is on its way, others change what they want.
     expect((await running.call("PUT", `${policies}/c`, { body: perSecond(1) })).status).toBe(201);
     await new Promise((resolve) => setTimeout(resolve, 200));
@@ -253,7 +240,38 @@ describe("a PUT of many policies", () => {
     });
     expect(Object.keys(await stored(running))).toEqual(["c"]);
   });
+
+  it("stores nothing if its sender loses the right while the body arrives", async () => {
+    const running = await start();
+    const { body: editor } = await running.call("POST", "/tokens", { body: { role: "editor", apps: ["shop"] } });
+    const { answer, go } = putSlowly(running, lines(named("a")), lines(named("b")), editor.token);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect((await running.call("DELETE", `/tokens/${editor.id}`)).status).toBe(200);
+    go();
+    expect((await answer).status).toBe(401);
+    expect(await stored(running)).toEqual({});
+  });
 });
+
+/** Sends the second part of the body when `go` is called. */
+function putSlowly({ url }: Running, first: string, second: string, token = adminToken) {
+  let go: () => void = () => undefined;
+  const mayGo = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  async function* body() {
+    yield Buffer.from(first);
+    await mayGo;
+    yield Buffer.from(second);
+  }
+  const answer = fetch(`${url}/api/v1${policies}`, {
+    method: "PUT",
+    headers: { authorization: `Bearer ${token}`, "content-type": jsonl },
+    body: ReadableStream.from(body()),
+    duplex: "half",
+  } as RequestInit);
+  return { answer, go };
+}
 
 describe("thousands of policies in one body", () => {
   const many = (count: number, quota: number) =>
