@@ -103,7 +103,10 @@ export class GatewayLink {
       return;
     }
     // It may speak of an earlier revision, as when its last worker has applied it.
-    if (underWay === undefined || underWay.epoch !== epoch || underWay.revision !== revision) return;
+    const isOfUnderWay = underWay?.epoch === epoch && underWay.revision === revision;
+    // What a gateway cannot read at all, it refuses without a position.
+    const isUnread = answer === "refused" && epoch === "" && revision === 0;
+    if (underWay === undefined || !(isOfUnderWay || isUnread)) return;
     this.#underWay = undefined;
     if (answer === "taken") this.#held = { ...held, position: underWay };
     else this.#refused = underWay;

@@ -56,6 +56,7 @@ export class Peers {
   #watch: NodeJS.Timeout | undefined;
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> | undefined;
+  #publication: Promise<void> | undefined;
   #stopped = false;
   #failing = false;
 
@@ -97,13 +98,20 @@ export class Peers {
     clearTimeout(this.#timer);
     clearInterval(this.#watch);
     await this.#round;
+    await this.#publication;
     await withdraw(this.#dependencies.database, this.#id).catch(() => undefined);
   }
 
   async #runRound(): Promise<void> {
-    const { database, publisher, onError } = this.#dependencies;
+    const { database, publisher } = this.#dependencies;
     try {
-      await publisher.publishIfBehind();
+      // With changes all the time, a publication may take long, and this control plane must be heard of meanwhile.
+      this.#publication ??= publisher
+        .publishIfBehind()
+        .catch((error: unknown) => this.#noteFailure(error))
+        .finally(() => {
+          this.#publication = undefined;
+        });
       await this.#announce();
       await this.#read();
       if (performance.now() - this.#forgotAtMs > forgetEveryMs) {
@@ -112,9 +120,14 @@ export class Peers {
       }
       this.#failing = false;
     } catch (error) {
-      if (!this.#failing) onError(error);
-      this.#failing = true;
+      this.#noteFailure(error);
     }
+  }
+
+  /** Reports the first of several. */
+  #noteFailure(error: unknown): void {
+    if (!this.#failing) this.#dependencies.onError(error);
+    this.#failing = true;
   }
 
   async #announce(): Promise<void> {

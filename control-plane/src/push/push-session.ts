@@ -108,22 +108,23 @@ export function runPushSession(
 
 /**
  * A gateway that changes its control plane, or whose worker with the socket ends, is away for a moment. If others took its share
- * of a limit meanwhile, all would allow more than the limit. So a smaller number is reported when it has lasted for this long.
+ * of a limit meanwhile, all would allow more than the limit. So the largest number within this time is the one that is reported.
  */
 const fewerAfterMs = 3_000;
 
 /**
- * Reports the number of gateways to every gateway when it changes, and always to a new gateway.
+ * Reports the number of gateways to every gateway when it grows, when it has been smaller for three seconds, and always to a new gateway.
  *
  * @returns stops it
  */
 export function announceFleet(fleet: Fleet): () => void {
   let reported = 0;
-  /** What is to be reported when it has lasted. */
-  let fewer = Number.POSITIVE_INFINITY;
+  /** The numbers of the last seconds, and when each ended. Later ones are smaller. */
+  let former: { readonly gateways: number; readonly endedAtMs: number }[] = [];
+  let present = 0;
   let timer: NodeJS.Timeout | undefined;
   const reportedLinks = new WeakSet<GatewayLink>();
-  const tell = (gateways: number) => {
+  const report = (gateways: number) => {
     const changed = gateways !== reported;
     reported = gateways;
     for (const link of fleet.links()) {
@@ -132,19 +133,19 @@ export function announceFleet(fleet: Fleet): () => void {
       link.send({ type: "fleet", gateways, takesActivity: true, protocol: protocolVersion });
     }
   };
-  const tellNow = () => {
+  const reportLargest = () => {
+    const nowMs = performance.now();
+    former = former.filter(({ gateways, endedAtMs }) => gateways > present && nowMs - endedAtMs < fewerAfterMs);
     clearTimeout(timer);
-    fewer = Number.POSITIVE_INFINITY;
-    tell(fleet.connectedCount);
+    const [largest] = former;
+    if (largest !== undefined) timer = setTimeout(reportLargest, largest.endedAtMs + fewerAfterMs - nowMs).unref();
+    report(largest?.gateways ?? present);
   };
   fleet.on("members", () => {
     const gateways = fleet.connectedCount;
-    if (gateways >= reported) return tellNow();
-    tell(reported);
-    if (gateways >= fewer) return;
-    fewer = gateways;
-    clearTimeout(timer);
-    timer = setTimeout(tellNow, fewerAfterMs).unref();
+    if (gateways < present) former.push({ gateways: present, endedAtMs: performance.now() });
+    present = gateways;
+    reportLargest();
   });
   return () => clearTimeout(timer);
 }

@@ -232,7 +232,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   let replaced = false;
   const takeMessage = (pieces: readonly string[]) => {
     // If reading fails because of a defect, the socket must not stay open without a reader.
-    const [received, answer] = pcall(receive, settings, pieces);
+    const [received, answer] = pcall(receive, settings, pieces, () => !closed);
     if (!received) {
       ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
       closed = true;
@@ -245,10 +245,11 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
   const runMaintenance = () => {
-    const [done, failure] = pcall(maintain, settings, () => newest !== undefined);
+    const [done, failure] = pcall(maintain, settings, () => closed || newest !== undefined);
     if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
   };
   const arrived = semaphoreLibrary.new(0);
+  let isTaking = true;
   const taker = ngx.thread.spawn(() => {
     while (!closed) {
       arrived.wait(turnSeconds);
@@ -257,6 +258,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       if (pieces !== undefined) takeMessage(pieces);
       else if (!closed) runMaintenance();
     }
+    isTaking = false;
     wake.post(1);
   });
 
@@ -325,9 +327,16 @@ function serve(settings: Settings, socket: WebSocketClient): End {
   if (!closed) socket.send_close(1001, "");
   closed = true;
   ngx.thread.kill(reader);
-  ngx.thread.kill(taker);
   socket.close();
   setConnected(false);
+  // It may be in the middle of a change, of which half must not stay in shared memory. It needs a moment, or some seconds for a
+  // large snapshot. A worker that ends has no time; another one repairs what it leaves.
+  arrived.post(1);
+  while (isTaking && !ngx.worker.exiting()) {
+    wake.wait(turnSeconds);
+    owner = owner && renew();
+  }
+  ngx.thread.kill(taker);
   if (!owner) return "resigned";
   return replaced ? "replaced" : "lost";
 }

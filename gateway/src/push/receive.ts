@@ -62,10 +62,15 @@ let late: Published | undefined;
  * Executes one message from the control plane. Yields.
  *
  * @param pieces the message as snapshot/text.ts cuts it
+ * @param isAwaited returns whether anybody waits for the answer still
  * @returns the answer, if any
  */
-export function receive(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
-  if (beginsFrame(pieces)) return take(settings, pieces);
+export function receive(
+  settings: Settings,
+  pieces: readonly string[],
+  isAwaited: (this: void) => boolean,
+): GatewayMessage | undefined {
+  if (beginsFrame(pieces)) return take(settings, pieces, isAwaited);
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
@@ -116,15 +121,20 @@ export function lateAnswer(): GatewayMessage | undefined {
  * Reads a snapshot or a delta and, if it is valid, makes every worker use it. What was in force serves until then; after a refusal it
  * goes on serving.
  */
-function take(settings: Settings, pieces: readonly string[]): GatewayMessage | undefined {
+function take(
+  settings: Settings,
+  pieces: readonly string[],
+  isAwaited: (this: void) => boolean,
+): GatewayMessage | undefined {
   if (!becomePublisher()) return resync();
   const taken = inSlices(bytesOf(pieces), (pause) => publishRead(settings, pieces, pause));
   if ("type" in taken) return taken;
   const { epoch, revision, version } = taken;
   late = undefined;
-  if (waitUntilApplied(version, applyTimeoutSeconds)) return { type: "applied", epoch, revision };
-  ngx.log(ngx.WARN, "sluice: push: not every worker has applied revision ", revision, " yet");
+  if (waitUntilApplied(version, applyTimeoutSeconds, isAwaited)) return { type: "applied", epoch, revision };
   late = taken;
+  if (!isAwaited()) return undefined;
+  ngx.log(ngx.WARN, "sluice: push: not every worker has applied revision ", revision, " yet");
   return { type: "held", epoch, revision };
 }
 

@@ -20,10 +20,10 @@ export function noteApplied(version: number): void {
 }
 
 /** Waits until every worker uses this version. Yields. @returns false if that took longer than `seconds` */
-export function waitUntilApplied(version: number, seconds: number): boolean {
+export function waitUntilApplied(version: number, seconds: number, goesOn: (this: void) => boolean): boolean {
   const deadline = ngx.now() + seconds;
   while (!allApplied(version)) {
-    if (ngx.now() >= deadline) return false;
+    if (ngx.now() >= deadline || !goesOn()) return false;
     ngx.sleep(applyPollSeconds);
   }
   return true;

@@ -158,6 +158,10 @@ export function recordOf(version: number, pause: Pause): PublishedRecord | undef
   return { addedSlots, gone, isValid: generation > 0 && validFor === generation };
 }
 
+/**
+ * Deletes the record of a version, and the position of the one before it. That of the version in force stays: workers that start, and
+ * those that have missed a record, read it.
+ */
 export function deleteRecord(version: number): void {
   const [length = 0] = stateDict.get<number>(`${recordLengthKey}${version}`);
   // In this order, nobody takes half a record for a whole one.
@@ -166,7 +170,9 @@ export function deleteRecord(version: number): void {
   for (let part = 0; part < length || stateDict.get(`${recordKey}${version}:${part}`)[0] !== undefined; part++) {
     stateDict.delete(`${recordKey}${version}:${part}`);
   }
-  if (version < publishedVersion()) stateDict.delete(`${positionKey}${version}`);
+  for (const left of [version - 1, version]) {
+    if (left < publishedVersion()) stateDict.delete(`${positionKey}${left}`);
+  }
 }
 
 /** Puts a version into force whose entries and record are stored. Call it in one go with the check that no other came between. */

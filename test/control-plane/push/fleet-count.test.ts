@@ -47,15 +47,40 @@ it("a gateway that comes back within three seconds kept its share", () => {
   expect(told).toEqual({ a: [1, 2, 3], b: [2, 3], c: [3] });
 });
 
-it("fewer gateways are told when it has lasted for three seconds since the last one left", () => {
+it("fewer gateways are told when each number has been smaller for three seconds", () => {
   for (const id of ["a", "b", "c"]) join(id);
   leave("c");
   vi.advanceTimersByTime(2_000);
   leave("b");
-  vi.advanceTimersByTime(2_900);
+  vi.advanceTimersByTime(900);
   expect(told["a"]).toEqual([1, 2, 3]);
   vi.advanceTimersByTime(200);
-  expect(told["a"]).toEqual([1, 2, 3, 1]);
+  expect(told["a"]).toEqual([1, 2, 3, 2]);
+  vi.advanceTimersByTime(2_000);
+  expect(told["a"]).toEqual([1, 2, 3, 2, 1]);
+});
+
+it("a gateway that has just left keeps its share, although others left long before", () => {
+  for (const id of ["a", "b", "c", "d"]) join(id);
+  leave("d");
+  vi.advanceTimersByTime(500);
+  leave("c");
+  vi.advanceTimersByTime(1_000);
+  join("c");
+  vi.advanceTimersByTime(1_950);
+  leave("b");
+  vi.advanceTimersByTime(100);
+  expect(told["a"]).toEqual([1, 2, 3, 4, 3]);
+});
+
+it("gateways that leave one after the other are told of one after the other", () => {
+  const ids = Array.from({ length: 20 }, (_, i) => `g${String(i).padStart(2, "0")}`);
+  for (const id of ids) join(id);
+  for (const id of ids.slice(1)) {
+    leave(id);
+    vi.advanceTimersByTime(2_500);
+  }
+  expect(told["g00"]?.at(-1)).toBeLessThanOrEqual(3);
 });
 
 it("a new gateway is told the number that the others hold", () => {
@@ -65,7 +90,7 @@ it("a new gateway is told the number that the others hold", () => {
   vi.advanceTimersByTime(1_000);
   join("d");
   expect(told["d"]).toEqual([3]);
-  vi.advanceTimersByTime(3_000);
+  vi.advanceTimersByTime(3_100);
   expect(told["d"]).toEqual([3, 2]);
 });
 

@@ -243,7 +243,9 @@ describe("a PUT of many policies", () => {
 
   it("stores nothing if its sender loses the right while the body arrives", async () => {
     const running = await start();
-    const { body: editor } = await running.call("POST", "/tokens", { body: { name: "x", app: "shop", role: "editor" } });
+    const { body: editor } = await running.call("POST", "/tokens", {
+      body: { name: "x", app: "shop", role: "editor" },
+    });
     const { answer, go } = putSlowly(running, lines(named("a")), lines(named("b")), editor.token);
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect((await running.call("DELETE", `/tokens/${editor.id}`)).status).toBe(200);

@@ -6,6 +6,11 @@ local nginx = require("test.gateway.virtual.nginx")
 
 local settings = { gatewayDir = "/nowhere/of-a-virtual-nginx/" }
 
+-- The control plane waits for the answer.
+local function awaited()
+  return true
+end
+
 local function document(name, quota)
   return cjson.encode({
     app = "shop",
@@ -148,7 +153,7 @@ local function play(seed)
     end
     local answer
     worker.call(function()
-      answer = receive.receive(settings, text)
+      answer = receive.receive(settings, text, awaited)
     end)
     if random(4) == 1 then
       kills = kills + 1
@@ -193,7 +198,7 @@ local function play(seed)
   for round = 1, 2 do
     worker.call(function()
       local receive = worker.module("gateway.src.push.receive")
-      receive.receive(settings, frame("delta", model.revision + round - 1, model.revision + round, {}, {}, {}))
+      receive.receive(settings, frame("delta", model.revision + round - 1, model.revision + round, {}, {}, {}), awaited)
     end)
     world.run(400)
   end
@@ -203,13 +208,15 @@ local function play(seed)
     end)
   end)
   world.run(50)
-  local entries, records = 0, 0
+  local entries, records, positions = 0, 0, 0
   for _, key in ipairs(world.dict("sluice_state"):get_keys(0)) do
     entries = entries + (key:find("^entry:") and 1 or 0)
     records = records + (key:find("^change") and 1 or 0)
+    positions = positions + (key:find("^position:") and 1 or 0)
   end
   assert.equal(count(model.policies) + count(model.bans), entries, "seed " .. seed)
   assert.equal(0, records, "seed " .. seed)
+  assert.equal(1, positions, "seed " .. seed)
   return kills, large, resyncs
 end
 
@@ -224,6 +231,31 @@ describe("changes that one worker publishes", function()
   end)
 end)
 
+describe("shared memory", function()
+  it("takes no more after a thousand edits than after a hundred", function()
+    local world = nginx.world({ seed = 1, workers = 2, redis = false, lookUs = 5 })
+    world.run(30)
+    local worker = world.workers[1]
+    local function edit(revision)
+      worker.call(function()
+        local kind = revision == 1 and "snapshot" or "delta"
+        local text = frame(kind, revision - 1, revision, { p1 = revision }, {}, {})
+        worker.module("gateway.src.push.receive").receive(settings, text, awaited)
+        worker.module("gateway.src.push.maintenance").maintain(settings, function()
+          return true
+        end)
+      end)
+      world.run(40)
+    end
+    local keys = {}
+    for revision = 1, 1000 do
+      edit(revision)
+      keys[revision] = #world.dict("sluice_state"):get_keys(0)
+    end
+    assert.equal(keys[100], keys[1000])
+  end)
+end)
+
 describe("a worker that stalled while it published", function()
   local world, a, b
   before_each(function()
@@ -231,7 +263,7 @@ describe("a worker that stalled while it published", function()
     world.run(30)
     a, b = world.workers[1], world.workers[2]
     a.call(function()
-      a.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+      a.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}), awaited)
     end)
     world.run(400)
   end)
@@ -272,7 +304,7 @@ describe("a worker that stalled while it published", function()
   local function otherPublishes(revision, sets, gone)
     local answer
     b.call(function()
-      answer = b.module("gateway.src.push.receive").receive(settings, frame("delta", 1, revision, sets, gone, {}))
+      answer = b.module("gateway.src.push.receive").receive(settings, frame("delta", 1, revision, sets, gone, {}), awaited)
     end)
     world.run(1000)
     assert.equal("applied", answer.type)
@@ -337,7 +369,7 @@ describe("the log on disk", function()
       return file ~= nil and file:close()
     end
     worker.call(function()
-      worker.module("gateway.src.push.receive").receive(own, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}))
+      worker.module("gateway.src.push.receive").receive(own, frame("snapshot", 0, 1, { p1 = 1, p2 = 1 }, {}, {}), awaited)
     end)
     world.run(400)
     os.execute("mkdir -p '" .. directory .. "'")
@@ -367,7 +399,7 @@ it("a worker that is killed between the parts of a version's record keeps nobody
   local second = world.workers[2]
   local answer
   second.call(function()
-    answer = second.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1 }, {}, {}))
+    answer = second.module("gateway.src.push.receive").receive(settings, frame("snapshot", 0, 1, { p1 = 1 }, {}, {}), awaited)
   end)
   world.run(400)
   assert.are.equal("applied", answer.type)
