@@ -68,31 +68,34 @@ describe.each(Object.keys(scopes))("a policy of store %s", (scope) => {
     await redis?.stop();
   });
 
-  it.each(limits.map(([name], i) => [name, i] as const))("is decided the same by both paths: %s", async (algorithm, i) => {
-    for (const onMissingKey of ["skip", "deny", "shared"]) {
-      const path = `/p${i}-${onMissingKey}`;
-      const seen = { fast: [] as object[], other: [] as object[] };
-      for (let n = 0; n < 7; n++) {
-        for (const [way, user, shown] of [
-          ["fast", "ann", {}],
-          ["other", "bob", { "x-sluice-debug": secret }],
-        ] as const) {
-          // Otherwise it depends on the machine whether the place of the request before is free again.
-          if (algorithm === "leaky-bucket") await sleep(3);
-          const answer = await ask(`${gateway.url}${path}`, { headers: { "x-user": user, ...shown } });
-          expect(answer.headers["x-sluice-debug"] === undefined).toBe(way === "fast");
-          seen[way].push(comparable(answer));
+  it.each(limits.map(([name], i) => [name, i] as const))(
+    "is decided the same by both paths: %s",
+    async (algorithm, i) => {
+      for (const onMissingKey of ["skip", "deny", "shared"]) {
+        const path = `/p${i}-${onMissingKey}`;
+        const seen = { fast: [] as object[], other: [] as object[] };
+        for (let n = 0; n < 7; n++) {
+          for (const [way, user, shown] of [
+            ["fast", "ann", {}],
+            ["other", "bob", { "x-sluice-debug": secret }],
+          ] as const) {
+            // Otherwise it depends on the machine whether the place of the request before is free again.
+            if (algorithm === "leaky-bucket") await sleep(3);
+            const answer = await ask(`${gateway.url}${path}`, { headers: { "x-user": user, ...shown } });
+            expect(answer.headers["x-sluice-debug"] === undefined).toBe(way === "fast");
+            seen[way].push(comparable(answer));
+          }
         }
+        expect(seen.fast).toEqual(seen.other);
+        // A key that is missing, and one that is ambiguous.
+        const odd = await Promise.all(
+          [{}, { "x-sluice-debug": secret }].map((shown) => ask(`${gateway.url}${path}`, { headers: shown })),
+        );
+        if (onMissingKey !== "shared") expect(comparable(odd[0] as Answer)).toEqual(comparable(odd[1] as Answer));
+        if (onMissingKey === "deny") expect(odd[0]?.status).toBe(403);
       }
-      expect(seen.fast).toEqual(seen.other);
-      // A key that is missing, and one that is ambiguous.
-      const odd = await Promise.all(
-        [{}, { "x-sluice-debug": secret }].map((shown) => ask(`${gateway.url}${path}`, { headers: shown })),
-      );
-      if (onMissingKey !== "shared") expect(comparable(odd[0] as Answer)).toEqual(comparable(odd[1] as Answer));
-      if (onMissingKey === "deny") expect(odd[0]?.status).toBe(403);
-    }
-  });
+    },
+  );
 });
 
 /** What a client is told, without the seconds, which pass from one request to the next. */

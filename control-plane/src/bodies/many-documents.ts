@@ -91,7 +91,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 function textOf({ line, bytes }: Piece): { text: string; line: number } | ReadDocument {
   if (bytes === undefined) {
     const expected = `a document of at most ${maxBodyBytes / 1024} KiB`;
-    return { line, fault: { expected, got: "more" } };
+    return { line, fault: { expected, got: "more, without a line end or --- in it (curl needs --data-binary)" } };
   }
   try {
     return { line, text: utf8.decode(bytes) };

@@ -44,6 +44,10 @@ export function takeManyDocuments(app: FastifyInstance): void {
       const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many policies. Nothing was stored.`;
       throw new ApiError("body-too-large", detail);
     }
+    const encoding = request.headers["content-encoding"] ?? "identity";
+    if (encoding !== "identity") {
+      throw new ApiError("unsupported-media-type", `Content-Encoding: expected none, got ${JSON.stringify(encoding)}.`);
+    }
     return stream;
   });
   app.addContentTypeParser("*", async ({ headers }: FastifyRequest) => {

@@ -70,7 +70,7 @@ export default async function putPoliciesRoutes(
         tags: ["policies"],
         summary: "Store many policies, all or none",
         description:
-          "The body has one policy on each line (`application/jsonl`), or YAML documents separated by `---` (`application/yaml`), at most 64 MiB. Each policy has its name. Policies that are not in the body stay as they are, unless `prune` is true. Errors name the line. If-Match takes the newest revision of the app, which every answer of this route has as `ETag`; `If-None-Match: *` is for an app without policies.",
+          "The body has one policy on each line (`application/jsonl`), or YAML documents separated by `---` (`application/yaml`), at most 64 MiB. Each policy has its name. Policies that are not in the body stay as they are, unless `prune` is true. Errors name the line. If-Match takes the newest revision of the app, which the answer to each change by this route has as `ETag`; `If-None-Match: *` is for an app without policies.",
         params: { type: "object", properties: { app: appSegment } },
         querystring: querySchema({ ...changeParameters, prune: pruneParameter, allowEmpty: allowEmptyParameter }),
         response: answers({ 200: "PoliciesChange" }, etagHeader),

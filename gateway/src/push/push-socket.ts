@@ -110,8 +110,8 @@ function own(settings: Settings): boolean {
     const openedAt = ngx.now();
     logged = {};
     failures = 0;
-    noteReturn(controlPlane, `connected to the control plane at ${pushUrl} again`);
-    const end = serve(settings, socket);
+    noteReturn(controlPlane, `connected to the control plane at ${pushUrl}`);
+    const end = serve(settings, socket, pushUrl);
     // The claim shows whether another worker of this nginx has replaced this one, or another gateway has.
     if (end === "resigned" || !renew()) return false;
     if (end === "replaced") {
@@ -202,6 +202,9 @@ function refusalOf({ gatewayToken }: Settings, pushUrl: string, status: string):
   if (status === "426") {
     return `${pushUrl} answers 426: the proxy in front of the control plane must pass on the headers Upgrade and Connection, as for any WebSocket`;
   }
+  if (status === "503") {
+    return `the control plane at ${pushUrl} takes no gateways now (503): it stops, or its database does not answer; its log says why`;
+  }
   return `expected the control plane at ${pushUrl}, got HTTP ${status}: SLUICE_CONTROL_URL must be its address`;
 }
 
@@ -211,7 +214,7 @@ function refusalOf({ gatewayToken }: Settings, pushUrl: string, status: string):
  */
 type End = "resigned" | "replaced" | "lost";
 
-function serve(settings: Settings, socket: WebSocketClient): End {
+function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): End {
   const outgoing: Outgoing[] = [];
   const wake = semaphoreLibrary.new(0);
   const send = (kind: Outgoing["kind"], data: string) => {
@@ -290,9 +293,12 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       } else if (kind === "ping") send("pong", data ?? "");
       else if (kind === "close") {
         replaced = failure === replacedCode;
+        if (!replaced && !ngx.worker.exiting()) {
+          noteOutage(controlPlane, `the control plane at ${pushUrl} closed the connection: ${data ?? ""} (${failure})`);
+        }
         closed = true;
       } else if (kind !== "pong") {
-        if (!ngx.worker.exiting()) noteOutage(controlPlane, `connection lost: ${failure}`);
+        if (!ngx.worker.exiting()) noteOutage(controlPlane, `connection to ${pushUrl} lost: ${failure}`);
         closed = true;
       }
     }
@@ -319,7 +325,7 @@ function serve(settings: Settings, socket: WebSocketClient): End {
       const { kind, data } = outgoing.shift() as Outgoing;
       const [sent, failure] = kind === "text" ? socket.send_text(data) : socket.send_pong(data);
       if (sent === undefined) {
-        noteOutage(controlPlane, `connection lost: ${failure}`);
+        noteOutage(controlPlane, `connection to ${pushUrl} lost: ${failure}`);
         closed = true;
       }
     }

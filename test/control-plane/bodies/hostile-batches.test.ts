@@ -59,7 +59,11 @@ describe("a body of many policies", () => {
     const answer = await stream(url, body);
     expect([answer.status, answer.body.code]).toEqual([400, "malformed-body"]);
     expect(answer.body.errors).toMatchObject([
-      { line: 2, expected: "a document of at most 256 KiB", got: "more" },
+      {
+        line: 2,
+        expected: "a document of at most 256 KiB",
+        got: "more, without a line end or --- in it (curl needs --data-binary)",
+      },
       { line: 3, expected: "JSON on one line" },
     ]);
     expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
