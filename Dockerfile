@@ -11,6 +11,7 @@ COPY package.json package-lock.json ./
 COPY limiter/package.json limiter/
 COPY gateway/package.json gateway/
 COPY control-plane/package.json control-plane/
+COPY console/package.json console/
 
 # What is optional is Node, which this image has, and native parts of tools that build nothing here.
 FROM dependencies AS build
@@ -20,8 +21,16 @@ COPY limiter limiter
 COPY gateway gateway
 RUN node gateway/build/build.ts
 
+# What builds the console is optional too: one program for each kind of machine.
+FROM dependencies AS build-console
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY tsconfig.base.json ./
+COPY limiter limiter
+COPY console console
+RUN node console/build/build.ts
+
 FROM dependencies AS production-dependencies
-RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
+RUN npm ci --workspace control-plane --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund
 
 FROM ${NODE_IMAGE} AS runtime
 ENV NODE_ENV=production SLUICE_DATA_DIR=/data SLUICE_GATEWAY_TOKEN_FILE=/shared/gateway-token
@@ -44,6 +53,7 @@ COPY limiter limiter
 COPY control-plane control-plane
 # What gateways run in Redis, which the control plane keeps there.
 COPY --from=build /sluice/gateway/dist/sluice_redis_scripts.json gateway/dist/
+COPY --from=build-console /sluice/console/dist console/dist
 USER node
 EXPOSE 8081
 VOLUME ["/data", "/shared"]

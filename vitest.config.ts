@@ -63,7 +63,7 @@ export default defineConfig({
         test: {
           name: "units",
           include: [
-            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz}/**/*.test.ts",
+            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console}/**/*.test.ts",
           ],
           exclude: [fuzzers],
           testTimeout: 30_000,
@@ -78,7 +78,7 @@ export default defineConfig({
           ...ofTheSystem,
           ...threeAtOnce,
           name: "system",
-          include: ["test/control-plane/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
+          include: ["test/{control-plane,browser}/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
         },
       },
       ...["mariadb", "postgres"].map((database) => ({

@@ -1,5 +1,6 @@
 // `npm run control-plane`: starts only the control plane. With arguments, the control plane does what they say, and ends.
 import { spawnSync } from "node:child_process";
+import { requireConsoleBuild } from "./console-build.ts";
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { shareGatewayToken } from "./gateway-token.ts";
 import { controlPlane, controlPorts } from "./parts.ts";
@@ -19,10 +20,11 @@ try {
   await requireFreePorts(controlPorts(settings));
   // The control plane loads the gateways' scripts into Redis, and the gateway's build makes them.
   if (settings.redisUrl !== undefined) await requireGatewayBuild();
+  await requireConsoleBuild();
   const processes = new Processes();
   processes.start(controlPlane(settings, shareGatewayToken(settings)));
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
-  say(`control plane at ${controlUrlHere(settings)}, its API at ${controlUrlHere(settings)}/docs`);
+  say(`console at ${controlUrlHere(settings)}, API at ${controlUrlHere(settings)}/docs`);
   say("ready");
 } catch (error) {
   fail(error);

@@ -1,4 +1,5 @@
 // `npm start`: runs all of Sluice on one machine, with a demo upstream unless SLUICE_UPSTREAM names another one.
+import { requireConsoleBuild } from "./console-build.ts";
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { requireGatewayToken, shareGatewayToken } from "./gateway-token.ts";
 import { requireNginx } from "./nginx-binary.ts";
@@ -34,6 +35,7 @@ async function start(settings: Settings): Promise<void> {
   await requireSystemPackages("run", settings.nginx);
   const nginx = requireNginx(settings.nginx);
   await requireGatewayBuild();
+  await requireConsoleBuild();
 
   const processes = new Processes();
   let firstAdminToken: string | undefined;
@@ -58,7 +60,7 @@ function announce(settings: Settings, firstAdminToken: string | undefined): void
     '{"match":{"paths":["/hello"]},"key":["ip"],"limits":[{"name":"burst","algorithm":"fixed-window","quota":2,"window":"10s"}]}';
   process.stdout.write(`
   gateway        ${gatewayUrl}  →  ${settings.upstream ?? `${upstreamUrlHere(settings)} (demo upstream)`}
-  control plane  ${controlUrl}   API ${controlUrl}/docs
+  console        ${controlUrl}   API ${controlUrl}/docs
   metrics        ${privateUrlHere(settings)}/sluice/metrics
   admin token    ${firstAdminToken ?? knownAdminToken()}
 

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
+import { requireConsoleBuild } from "./console-build.ts";
 import { requireGatewayBuild } from "./gateway-build.ts";
 import { projectDir, readSettings } from "./settings.ts";
 import { fail, say } from "./step.mjs";
@@ -26,6 +27,7 @@ const running = new Set<ChildProcess>();
 try {
   await requireSystemPackages("test", readSettings(process.env).nginx);
   await requireGatewayBuild();
+  await requireConsoleBuild();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, endAll);
   const outcomes = await allSuites();
   const passed = outcomes.reduce((sum, outcome) => sum + outcome.passed, 0);

@@ -12,6 +12,7 @@ import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
 import authentication from "./plugins/authentication.ts";
 import clientAddress from "./plugins/client-address.ts";
+import consolePages from "./plugins/console.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
 import errorResponses, { answerClientError, answerRefusedByRouter } from "./plugins/error-responses.ts";
@@ -82,6 +83,8 @@ export interface Surroundings {
   readonly httpTimes?: HttpTimes;
   /** The longest time that reading one YAML body may take. */
   readonly yamlDeadlineMs?: number;
+  /** Where the console was built to. Absent: only the API is served. */
+  readonly consoleDirectory?: string;
   /** When to give up on a database server. */
   readonly databaseTimes?: ServerTimes;
   /** Receives the log. Default: standard error, because standard output is for people. */
@@ -265,6 +268,8 @@ async function buildApp(
     openId,
     logLevel: configuration.logLevel,
   });
+  const { consoleDirectory: directory } = surroundings;
+  if (directory !== undefined) await app.register(consolePages, { directory, hasOpenId: openId !== undefined });
   await app.register(methods.refuse);
   await app.ready();
   await warnOfLegacyApps(app);

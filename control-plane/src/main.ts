@@ -1,5 +1,6 @@
 // The control plane as a process: it reads the environment, starts, prints its address, and stops on a signal.
 
+import { join } from "node:path";
 import { collectDefaultMetrics } from "prom-client";
 import { buildControlPlane } from "./app.ts";
 import { type Configuration, ConfigurationError, readConfiguration } from "./configuration.ts";
@@ -7,6 +8,7 @@ import { runTransfer } from "./transfer-command.ts";
 
 /** Shorter than the time that supervisors wait before they kill a process. */
 const maxStopMs = 5_000;
+const consoleDirectory = join(import.meta.dirname, "../../console/dist");
 
 try {
   const configuration = readConfiguration(process.env);
@@ -17,7 +19,7 @@ try {
 }
 
 async function run(configuration: Configuration): Promise<void> {
-  const { app, firstAdminToken } = await buildControlPlane(configuration);
+  const { app, firstAdminToken } = await buildControlPlane(configuration, { consoleDirectory });
   // Printed before anything else can fail: the token cannot be read again.
   if (firstAdminToken !== undefined) console.log(`sluice: admin token (shown once): ${firstAdminToken}`);
   collectDefaultMetrics({ register: app.metrics.registry });

@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 import { rooms } from "./rooms.ts";
 
 const project = resolve(import.meta.dirname, "../..");
-const parts = ["limiter", "gateway", "control-plane", "launch"];
+const parts = ["limiter", "gateway", "control-plane", "console", "launch"];
 
 /** By file: the files that it imports. */
 type Imports = ReadonlyMap<string, readonly string[]>;
@@ -15,7 +15,10 @@ type Imports = ReadonlyMap<string, readonly string[]>;
 const imports: Imports = new Map(
   parts
     .flatMap((part) =>
-      globSync(`${part}/**/*.{ts,mjs}`, { cwd: project, exclude: (name) => /node_modules|^dist$|\.d\.ts$/.test(name) }),
+      globSync(`${part}/**/*.{ts,tsx,mjs}`, {
+        cwd: project,
+        exclude: (name) => /node_modules|^dist$|\.d\.ts$/.test(name),
+      }),
     )
     .map((file) => [file, importsOf(file, readFileSync(join(project, file), "utf8"))]),
 );
@@ -24,7 +27,7 @@ function importsOf(file: string, text: string): string[] {
   return ts
     .preProcessFile(text, true, true)
     .importedFiles.map(({ fileName }) => fileName)
-    .filter((name) => /\.(ts|mjs)$/.test(name))
+    .filter((name) => /\.(ts|tsx|mjs)$/.test(name))
     .flatMap((name) => {
       if (name.startsWith(".")) return [normalize(join(dirname(file), name))];
       return name.startsWith("@sluice/limiter/") ? [name.replace("@sluice/limiter/", "limiter/src/")] : [];
@@ -52,7 +55,8 @@ function mayImport(room: string, other: string | undefined): boolean {
   if (other === undefined || room === other) return other !== undefined;
   const [part] = room.split("/") as [string];
   const [otherPart] = other.split("/") as [string];
-  if (otherPart === "limiter" && part !== "limiter") return part === "gateway" || part === "control-plane";
+  if (otherPart === "limiter" && part !== "limiter")
+    return part === "gateway" || part === "control-plane" || part === "console";
   const allowed = rooms[room] as readonly string[];
   return part === otherPart && (allowed.includes("*") || allowed.includes(other));
 }

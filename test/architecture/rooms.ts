@@ -263,6 +263,16 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/http-server.ts": ["control-plane/src/plugins"],
   "control-plane/src/main.ts": ["*"],
 
+  // console: pages on top, what they ask and share beneath.
+  "console/src/settings": [],
+  "console/src/api": [],
+  "console/src/parts": ["console/src/api", "console/src/settings"],
+  "console/src/pages": ["console/src/api", "console/src/parts"],
+  "console/src/app": ["console/src/api", "console/src/pages", "console/src/parts", "console/src/settings"],
+  "console/src/main.tsx": ["console/src/app"],
+  "console/build": [],
+  "console/vite.config.ts": [],
+
   // What npm's commands run. It starts the parts and imports neither.
   launch: [],
 };

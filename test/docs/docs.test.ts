@@ -137,6 +137,7 @@ it("docs/operations.md has every metric of the gateway, and no other", () => {
 it("docs/dependencies.md has a line for every dependency, and no other", () => {
   const manifests = [
     "package.json",
+    "console/package.json",
     "control-plane/package.json",
     "gateway/package.json",
     "limiter/package.json",

@@ -1,0 +1,107 @@
+// What is around every page for somebody who is signed in: where to go, who one is, and whether the control plane answers.
+
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
+import { Activity, ListChecks, Server } from "lucide-react";
+import { useEffect } from "react";
+import { useTranslations } from "use-intl";
+import { answerOf, api, RequestError } from "../api/client.ts";
+import { sessionQuery } from "../api/queries.ts";
+import { Failed, Loading } from "../parts/states.tsx";
+import { type Language, languages, useLanguage } from "../settings/language.tsx";
+import { type Theme, themes, useTheme } from "../settings/theme.tsx";
+
+const places = [
+  { to: "/overview", word: "overview", Icon: Activity },
+  { to: "/policies", word: "policies", Icon: ListChecks },
+  { to: "/gateways", word: "gateways", Icon: Server },
+] as const;
+
+export function Shell() {
+  const t = useTranslations("shell");
+  const { data: session, error, isPending, refetch } = useQuery(sessionQuery);
+  if (session === undefined) {
+    if (isPending) return <Loading />;
+    if (error instanceof RequestError && error.status === 401) return <ToSignIn />;
+    return (
+      <main className="alone">
+        <Failed error={error} again={() => void refetch()} />
+      </main>
+    );
+  }
+  return (
+    <>
+      <a className="skip" href="#main">
+        {t("skip")}
+      </a>
+      <header className="top">
+        <Link to="/overview" className="brand">
+          <img src="/icon.svg" alt="" width={24} height={24} /> Sluice
+        </Link>
+        <nav aria-label={t("pages")}>
+          {places.map(({ to, word, Icon }) => (
+            <Link key={to} to={to} search={(old: { app?: string }) => (old.app === undefined ? {} : { app: old.app })}>
+              <Icon size={16} aria-hidden /> <span>{t(word)}</span>
+            </Link>
+          ))}
+        </nav>
+        <Who who={session.who} isSession={session.csrfToken !== undefined} />
+      </header>
+      {error === null ? null : (
+        <p className="offline" role="status">
+          {t("offline")}
+        </p>
+      )}
+      <main id="main" tabIndex={-1}>
+        <Outlet />
+      </main>
+    </>
+  );
+}
+
+/** Afterwards, the page that was asked for is shown. */
+function ToSignIn() {
+  const navigate = useNavigate();
+  const router = useRouter();
+  useEffect(() => {
+    void navigate({ to: "/sign-in", search: { to: router.state.location.href }, replace: true });
+  }, [navigate, router]);
+  return null;
+}
+
+function Who({ who, isSession }: { who: string; isSession: boolean }) {
+  const t = useTranslations("shell");
+  const cache = useQueryClient();
+  const navigate = useNavigate();
+  const [language, setLanguage] = useLanguage();
+  const [theme, setTheme] = useTheme();
+  const signOut = async () => {
+    await answerOf(api.DELETE("/api/v1/session")).catch(() => undefined);
+    cache.clear();
+    await navigate({ to: "/sign-in" });
+  };
+  return (
+    <div className="who">
+      <span title={t("signedInAs", { who })}>{who}</span>
+      <select aria-label={t("language")} value={language} onChange={(e) => setLanguage(e.target.value as Language)}>
+        {languages.map((one) => (
+          <option key={one} value={one} lang={one === "zh" ? "zh-Hans" : "en"}>
+            {one === "zh" ? "中文" : "English"}
+          </option>
+        ))}
+      </select>
+      <select aria-label={t("theme")} value={theme} onChange={(e) => setTheme(e.target.value as Theme)}>
+        {themes.map((one) => (
+          <option key={one} value={one}>
+            {t(`themes.${one}`)}
+          </option>
+        ))}
+      </select>
+      {isSession ? (
+        <button type="button" onClick={() => void signOut()}>
+          {t("signOut")}
+        </button>
+      ) : null}
+    </div>
+  );
+}

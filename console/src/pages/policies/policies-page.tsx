@@ -1,0 +1,135 @@
+// An app's policies, to search and to open. What is searched for is in the URL.
+
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useDeferredValue, useState } from "react";
+import { useFormatter, useNow, useTranslations } from "use-intl";
+import { type ListedPolicy, policiesQuery } from "../../api/queries.ts";
+import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
+import { Empty, Failed, Loading } from "../../parts/states.tsx";
+import { filtered, type Mode, modeOf, modes, type PolicyFilter } from "./policy-filter.ts";
+
+const route = getRouteApi("/shell/policies");
+const rowsAtOnce = 100;
+
+type PoliciesSearch = PolicyFilter & { readonly app?: string };
+
+export function readPoliciesSearch({ app, q, mode }: Record<string, unknown>): PoliciesSearch {
+  return {
+    ...(typeof app === "string" && app !== "" ? { app } : {}),
+    ...(typeof q === "string" && q !== "" ? { q } : {}),
+    ...(modes.includes(mode as Mode) ? { mode: mode as Mode } : {}),
+  };
+}
+
+export function PoliciesPage() {
+  const t = useTranslations("policies");
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const app = useChosenApp(search.app);
+  const change = (to: Record<string, string | undefined>) =>
+    void navigate({ search: readPoliciesSearch({ ...search, ...to }), replace: true });
+  return (
+    <>
+      <div className="heading">
+        <h1>{t("title")}</h1>
+        <AppChoice app={app} onChoose={(chosen) => change({ app: chosen })} />
+      </div>
+      <search className="filters">
+        <label>
+          {t("search")}
+          <input type="search" value={search.q ?? ""} onChange={(e) => change({ q: e.target.value })} />
+        </label>
+        <label>
+          {t("mode")}
+          <select value={search.mode ?? ""} onChange={(e) => change({ mode: e.target.value })}>
+            <option value="">{t("anyMode")}</option>
+            {modes.map((mode) => (
+              <option key={mode} value={mode}>
+                {t(`modes.${mode}`)}
+              </option>
+            ))}
+          </select>
+        </label>
+      </search>
+      {app === undefined ? <Loading /> : <Policies app={app} filter={search} />}
+    </>
+  );
+}
+
+function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
+  const t = useTranslations("policies");
+  const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
+  const [shown, setShown] = useState(rowsAtOnce);
+  const deferred = useDeferredValue(filter);
+  if (isPending) return <Loading />;
+  if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
+  if (policies.length === 0) return <Empty>{t("none", { app })}</Empty>;
+  const found = filtered(policies, deferred);
+  if (found.length === 0) return <Empty>{t("noneFound", { count: policies.length })}</Empty>;
+  return (
+    <section className="card">
+      <p className="quiet" role="status">
+        {t("found", { found: found.length, all: policies.length })}
+      </p>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+      <section className="wide" tabIndex={0} aria-label={t("title")}>
+        <table>
+          <thead>
+            <tr>
+              {(["name", "mode", "matches", "limits", "owner", "changed"] as const).map((column) => (
+                <th key={column} scope="col">
+                  {t(column)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {found.slice(0, shown).map((policy) => (
+              <Row key={policy.name} app={app} policy={policy} />
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {found.length > shown ? (
+        <button type="button" onClick={() => setShown(shown + rowsAtOnce)}>
+          {t("more", { count: Math.min(rowsAtOnce, found.length - shown) })}
+        </button>
+      ) : null}
+    </section>
+  );
+}
+
+function Row({ app, policy }: { app: string; policy: ListedPolicy }) {
+  const t = useTranslations("policies");
+  const format = useFormatter();
+  const now = useNow({ updateInterval: 60_000 });
+  const { match, limits } = policy.document;
+  const mode = modeOf(policy);
+  const matches = [...(match?.hosts ?? []), ...(match?.paths ?? [])];
+  return (
+    <tr>
+      <th scope="row">
+        <Link to="/policies/$app/$policy" params={{ app, policy: policy.name }}>
+          {policy.name}
+        </Link>
+      </th>
+      <td>
+        <span className={`mode ${mode}`}>{t(`modes.${mode}`)}</span>
+      </td>
+      <td className="code">{matches.length === 0 ? t("everything") : matches.slice(0, 3).join(" ")}</td>
+      <td className="code">
+        {limits.map(({ quota, window }) => (window === undefined ? quota : `${quota}/${window}`)).join(" · ")}
+      </td>
+      <td>{policy.owner ?? t("nobody")}</td>
+      <td>
+        <time
+          dateTime={policy.updatedAt}
+          title={format.dateTime(new Date(policy.updatedAt), { dateStyle: "medium", timeStyle: "medium" })}
+        >
+          {format.relativeTime(new Date(policy.updatedAt), now)}
+        </time>
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,27 @@
+// Which policies a search finds.
+
+import type { ListedPolicy } from "../../api/queries.ts";
+
+export const modes = ["enforce", "shadow", "off"] as const;
+export type Mode = (typeof modes)[number];
+
+export interface PolicyFilter {
+  /** Words that all must be in the name, the description, a host or a path. */
+  readonly q?: string;
+  readonly mode?: Mode;
+}
+
+export function modeOf({ document }: ListedPolicy): Mode {
+  return document.mode ?? "enforce";
+}
+
+export function filtered(policies: readonly ListedPolicy[], { q = "", mode }: PolicyFilter): ListedPolicy[] {
+  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  return policies.filter((policy) => {
+    if (mode !== undefined && modeOf(policy) !== mode) return false;
+    if (words.length === 0) return true;
+    const { description = "", match } = policy.document;
+    const text = [policy.name, description, ...(match?.hosts ?? []), ...(match?.paths ?? [])].join("\n").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}

@@ -1,0 +1,7 @@
+import type en from "../words/en.json";
+
+declare module "use-intl" {
+  interface AppConfig {
+    Messages: typeof en;
+  }
+}

@@ -1,0 +1,151 @@
+// The console in a real browser, before the real system: signing in, what the pages show of live traffic, both languages and themes, and
+// what a page may not do.
+
+import { AxeBuilder } from "@axe-core/playwright";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask } from "../fixtures/clients/requests.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+
+let system: System;
+let browser: Browser;
+
+beforeAll(async () => {
+  system = await System.start();
+  await system.put({
+    name: "books",
+    description: "<img src=x onerror=alert(1)>",
+    match: { paths: ["/books"] },
+    limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }],
+  });
+  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+});
+afterAll(async () => {
+  await browser?.close();
+  await system?.stop();
+});
+
+/** A page of a browser that nobody has used. What goes wrong in it is in `faults`. */
+async function newPage(options: object = {}): Promise<{ page: Page; faults: string[] }> {
+  const context = await browser.newContext({ locale: "en-US", viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (message) => {
+    // A request that is refused is no fault of the page.
+    if (message.type() === "error" && !message.text().includes("status of 401")) faults.push(message.text());
+  });
+  return { page, faults };
+}
+
+async function signIn(page: Page, path = "/"): Promise<void> {
+  await page.goto(`${system.controlUrl}${path}`);
+  await page.getByLabel("Token").fill(adminToken);
+  await page.keyboard.press("Enter");
+  await page.getByRole("navigation").waitFor();
+}
+
+it("asks who one is, says what was wrong with a token, and then shows the page that was asked for", async () => {
+  const { page, faults } = await newPage();
+  await page.goto(`${system.controlUrl}/policies?q=boo`);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByText("Enter a token.").waitFor();
+  await page.getByLabel("Token").fill("a-token-of-nobody");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").getByText("token").waitFor();
+  await page.getByLabel("Token").fill(adminToken);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("link", { name: "books" }).waitFor();
+  expect(new URL(page.url()).search).toBe("?q=boo");
+  // The token is nowhere that anybody else could read it.
+  const kept = await page.evaluate(() =>
+    JSON.stringify([document.cookie, { ...localStorage }, { ...sessionStorage }, location.href]),
+  );
+  expect(kept).not.toContain(adminToken);
+  expect(faults).toEqual([]);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Token").waitFor();
+  await page.goto(`${system.controlUrl}/policies`);
+  await page.getByLabel("Token").waitFor();
+  await page.context().close();
+});
+
+it("refusals are in the chart within two seconds of being counted", async () => {
+  const { page, faults } = await newPage();
+  await signIn(page);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const refused = page.locator('[data-result="refused"]');
+  expect(await refused.textContent()).toBe("0/s");
+  let stop = false;
+  const load = (async () => {
+    while (!stop) await ask(`${system.gateways[0]?.url}/books`);
+  })();
+  await page.waitForFunction(
+    () => !/^0\//.test(document.querySelector('[data-result="refused"]')?.textContent ?? "0/"),
+  );
+  stop = true;
+  await load;
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("text that somebody stored is text, and nothing runs that is not the console's own", async () => {
+  const { page, faults } = await newPage();
+  await signIn(page, "/policies/default/books");
+  await page.getByText("onerror=alert(1)").waitFor();
+  expect(await page.locator("img[src=x]").count()).toBe(0);
+  await page.evaluate(() => {
+    const script = document.createElement("script");
+    script.textContent = "globalThis.hasRun = true";
+    document.body.append(script);
+  });
+  expect(await page.evaluate(() => "hasRun" in globalThis)).toBe(false);
+  expect(faults.filter((fault) => !fault.includes("Content Security Policy"))).toEqual([]);
+  expect(faults).toHaveLength(1);
+  const answer = await fetch(system.controlUrl);
+  expect(answer.headers.get("content-security-policy")).not.toMatch(/unsafe|\*/);
+  await page.context().close();
+});
+
+const pages = ["/overview", "/policies", "/policies/default/books", "/gateways"] as const;
+
+it.each(["light", "dark"] as const)(
+  "every page is accessible and fits 390 px: %s, both languages",
+  async (colorScheme) => {
+    const { page, faults } = await newPage({ colorScheme, viewport: { width: 390, height: 844 } });
+    const check = async (where: string) => {
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      expect(violations.map(({ id, nodes }) => `${where}: ${id}: ${nodes[0]?.html}`)).toEqual([]);
+      const [width, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth] as const);
+      expect(width, where).toBeLessThanOrEqual(room);
+    };
+    await page.goto(`${system.controlUrl}/sign-in`);
+    await page.getByLabel("Token").waitFor();
+    await check("/sign-in");
+    await signIn(page);
+    for (const language of ["en", "zh"]) {
+      await page.getByLabel(/Language|语言/).selectOption(language);
+      for (const path of pages) {
+        await page.goto(`${system.controlUrl}${path}`);
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.locator(".card").first().waitFor();
+        await check(`${path} ${language}`);
+      }
+    }
+    expect(await page.getByRole("heading", { level: 1 }).textContent()).toBe("网关");
+    expect(await page.evaluate(() => document.documentElement.lang)).toBe("zh-Hans");
+    expect(faults).toEqual([]);
+    await page.context().close();
+  },
+);
+
+it("says that the control plane does not answer, and goes on when it is back", async () => {
+  const { page } = await newPage();
+  await signIn(page);
+  await page.getByText("Nothing needs your attention.").waitFor();
+  await system.killControlPlane();
+  await page.getByText("The control plane does not answer. Gateways keep").waitFor();
+  await system.startControlPlane();
+  await page.getByText("Nothing needs your attention.").waitFor();
+  await page.context().close();
+});
