@@ -19,7 +19,7 @@ declare function collectgarbage(
 /** During a snapshot load: how far memory may grow, in % of the memory in use, before the collector starts a cycle. */
 const growthDuringLoad = 1000;
 /** During a snapshot load: a cycle is run when memory has grown by this much, and by half, since the last one. */
-const mostGarbageKB = 20_480;
+const mostGarbageKB = 16_384;
 /**
  * In %. Below this growth since the last cycle, another cycle is not worth its cost: a snapshot of one edited policy is mostly
  * its text.
