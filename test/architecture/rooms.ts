@@ -264,10 +264,19 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/main.ts": ["*"],
 
   // console: pages on top, what they ask and share beneath.
-  "console/src/settings": [],
+  "console/src/words": [],
+  "console/src/settings": ["console/src/words"],
   "console/src/api": [],
-  "console/src/parts": ["console/src/api", "console/src/settings"],
-  "console/src/pages": ["console/src/api", "console/src/parts"],
+  // What a policy would do to traffic, computed by the limiter itself, in a worker of the browser.
+  "console/src/forecast": ["limiter"],
+  "console/src/parts": ["console/src/api", "console/src/settings", "limiter"],
+  "console/src/pages": [
+    "console/src/api",
+    "console/src/forecast",
+    "console/src/parts",
+    "console/src/settings",
+    "limiter",
+  ],
   "console/src/app": ["console/src/api", "console/src/pages", "console/src/parts", "console/src/settings"],
   "console/src/main.tsx": ["console/src/app"],
   "console/build": [],

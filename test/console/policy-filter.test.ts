@@ -2,8 +2,7 @@
 
 import { expect, it } from "vitest";
 import type { ListedPolicy } from "../../console/src/api/queries.ts";
-import { readPoliciesSearch } from "../../console/src/pages/policies/policies-page.tsx";
-import { filtered } from "../../console/src/pages/policies/policy-filter.ts";
+import { filtered, readPoliciesSearch } from "../../console/src/pages/policies/policy-filter.ts";
 
 const policy = (name: string, document: object = {}) =>
   ({ name, document: { name, limits: [], ...document } }) as unknown as ListedPolicy;

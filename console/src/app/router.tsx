@@ -1,10 +1,14 @@
 // The console's pages by their URLs. control-plane/src/plugins/console.ts serves the console at each of them; a test compares.
 
-import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
-import { GatewaysPage } from "../pages/gateways/gateways-page.tsx";
-import { OverviewPage } from "../pages/overview/overview-page.tsx";
-import { PoliciesPage, readPoliciesSearch } from "../pages/policies/policies-page.tsx";
-import { PolicyPage } from "../pages/policies/policy-page.tsx";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
+import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
 import { Crashed, NotFound } from "../parts/states.tsx";
 import { Shell } from "./shell.tsx";
@@ -37,16 +41,24 @@ const overview = createRoute({
   getParentRoute: () => shell,
   path: "/overview",
   validateSearch: readAppSearch,
-  component: OverviewPage,
+  component: lazyRouteComponent(() => import("../pages/overview/overview-page.tsx"), "OverviewPage"),
 });
 const policies = createRoute({
   getParentRoute: () => shell,
   path: "/policies",
   validateSearch: readPoliciesSearch,
-  component: PoliciesPage,
+  component: lazyRouteComponent(() => import("../pages/policies/policies-page.tsx"), "PoliciesPage"),
 });
-const policy = createRoute({ getParentRoute: () => shell, path: "/policies/$app/$policy", component: PolicyPage });
-const gateways = createRoute({ getParentRoute: () => shell, path: "/gateways", component: GatewaysPage });
+const policy = createRoute({
+  getParentRoute: () => shell,
+  path: "/policies/$app/$policy",
+  component: lazyRouteComponent(() => import("../pages/policies/policy-page.tsx"), "PolicyPage"),
+});
+const gateways = createRoute({
+  getParentRoute: () => shell,
+  path: "/gateways",
+  component: lazyRouteComponent(() => import("../pages/gateways/gateways-page.tsx"), "GatewaysPage"),
+});
 
 const routeTree = root.addChildren([home, signIn, shell.addChildren([overview, policies, policy, gateways])]);
 

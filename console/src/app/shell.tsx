@@ -2,20 +2,38 @@
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
-import { Activity, ListChecks, Server } from "lucide-react";
-import { useEffect } from "react";
+import { Activity, ListChecks, type LucideIcon, Menu, Server } from "lucide-react";
+import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, RequestError } from "../api/client.ts";
 import { sessionQuery } from "../api/queries.ts";
+import { Notices } from "../parts/notices.tsx";
+import { ownsSomething } from "../parts/rights.ts";
 import { Failed, Loading } from "../parts/states.tsx";
 import { type Language, languages, useLanguage } from "../settings/language.tsx";
 import { type Theme, themes, useTheme } from "../settings/theme.tsx";
 
-const places = [
-  { to: "/overview", word: "overview", Icon: Activity },
-  { to: "/policies", word: "policies", Icon: ListChecks },
-  { to: "/gateways", word: "gateways", Icon: Server },
-] as const;
+/** In groups, as somebody looks for them. Who owns no app does not see what only owners may open. */
+const groups = [
+  {
+    word: "watch",
+    places: [
+      { to: "/overview", word: "overview", Icon: Activity },
+      { to: "/gateways", word: "gateways", Icon: Server },
+    ],
+  },
+  { word: "change", places: [{ to: "/policies", word: "policies", Icon: ListChecks }] },
+] as const satisfies readonly Group[];
+
+interface Group {
+  readonly word: string;
+  readonly places: readonly {
+    readonly to: string;
+    readonly word: string;
+    readonly Icon: LucideIcon;
+    readonly forOwners?: true;
+  }[];
+}
 
 export function Shell() {
   const t = useTranslations("shell");
@@ -38,24 +56,54 @@ export function Shell() {
         <Link to="/overview" className="brand">
           <img src="/icon.svg" alt="" width={24} height={24} /> Sluice
         </Link>
-        <nav aria-label={t("pages")}>
-          {places.map(({ to, word, Icon }) => (
-            <Link key={to} to={to} search={(old: { app?: string }) => (old.app === undefined ? {} : { app: old.app })}>
-              <Icon size={16} aria-hidden /> <span>{t(word)}</span>
-            </Link>
-          ))}
-        </nav>
         <Who who={session.who} isSession={session.csrfToken !== undefined} />
       </header>
-      {error === null ? null : (
-        <p className="offline" role="status">
-          {t("offline")}
-        </p>
-      )}
-      <main id="main" tabIndex={-1}>
-        <Outlet />
-      </main>
+      <div className="body">
+        <Places owns={ownsSomething(session)} />
+        <Notices>
+          <main id="main" tabIndex={-1}>
+            {error === null ? null : (
+              <p className="offline" role="status">
+                {t("offline")}
+              </p>
+            )}
+            <Outlet />
+          </main>
+        </Notices>
+      </div>
     </>
+  );
+}
+
+/** On a narrow page they open by a button. */
+function Places({ owns }: { owns: boolean }) {
+  const t = useTranslations("shell");
+  const [isOpen, setIsOpen] = useState(false);
+  return (
+    <nav aria-label={t("pages")} className={isOpen ? "places open" : "places"}>
+      <button type="button" className="menu" aria-expanded={isOpen} onClick={() => setIsOpen(!isOpen)}>
+        <Menu size={16} aria-hidden /> {t("menu")}
+      </button>
+      <div className="groups">
+        {groups.map((group) => (
+          <ul key={group.word} aria-label={t(`groups.${group.word}`)}>
+            {(group.places as Group["places"])
+              .filter(({ forOwners }) => forOwners === undefined || owns)
+              .map(({ to, word, Icon }) => (
+                <li key={to}>
+                  <Link
+                    to={to}
+                    search={(old: { app?: string }) => (old.app === undefined ? {} : { app: old.app })}
+                    onClick={() => setIsOpen(false)}
+                  >
+                    <Icon size={16} aria-hidden /> {t(word as "overview")}
+                  </Link>
+                </li>
+              ))}
+          </ul>
+        ))}
+      </div>
+    </nav>
   );
 }
 

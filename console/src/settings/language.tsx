@@ -2,8 +2,8 @@
 
 import { createContext, type ReactNode, useContext, useEffect } from "react";
 import { IntlProvider } from "use-intl";
-import en from "../words/en.json";
-import zh from "../words/zh.json";
+import en from "../words/en.ts";
+import zh from "../words/zh.ts";
 import { useKept } from "./kept.ts";
 
 export const languages = ["en", "zh"] as const;

@@ -1,4 +1,4 @@
-import type en from "../words/en.json";
+import type en from "../words/en.ts";
 
 declare module "use-intl" {
   interface AppConfig {

@@ -1,9 +1,11 @@
 // The gateways: which are connected, what they enforce, and how they are.
 
 import { useQuery } from "@tanstack/react-query";
-import { useFormatter, useNow, useTranslations } from "use-intl";
+import { useTranslations } from "use-intl";
 import { fleetQuery, type Gateway } from "../../api/queries.ts";
+import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
+import { Table } from "../../parts/table.tsx";
 
 export function GatewaysPage() {
   const t = useTranslations("gateways");
@@ -17,25 +19,16 @@ export function GatewaysPage() {
       {fleet !== undefined && fleet.gateways.length > 0 ? (
         <section className="card">
           <p className="quiet">{t("summary", { connected: fleet.connected, revision: fleet.revision })}</p>
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-          <section className="wide" tabIndex={0} aria-label={t("title")}>
-            <table>
-              <thead>
-                <tr>
-                  {(["id", "state", "revision", "redis", "workers", "version", "since"] as const).map((column) => (
-                    <th key={column} scope="col">
-                      {t(column)}
-                    </th>
-                  ))}
-                </tr>
-              </thead>
-              <tbody>
-                {fleet.gateways.map((gateway) => (
-                  <Row key={gateway.id} gateway={gateway} />
-                ))}
-              </tbody>
-            </table>
-          </section>
+          <Table
+            label={t("title")}
+            columns={(["id", "state", "revision", "redis", "workers", "version", "since"] as const).map((column) =>
+              t(column),
+            )}
+          >
+            {fleet.gateways.map((gateway) => (
+              <Row key={gateway.id} gateway={gateway} />
+            ))}
+          </Table>
         </section>
       ) : null}
     </>
@@ -44,8 +37,6 @@ export function GatewaysPage() {
 
 function Row({ gateway }: { gateway: Gateway }) {
   const t = useTranslations("gateways");
-  const format = useFormatter();
-  const now = useNow({ updateInterval: 10_000 });
   const since = gateway.connected ? gateway.connectedAt : (gateway.disconnectedAt ?? gateway.connectedAt);
   const state = gateway.connected ? (gateway.alarm ?? "connected") : "away";
   return (
@@ -62,9 +53,7 @@ function Row({ gateway }: { gateway: Gateway }) {
       <td>{gateway.workers}</td>
       <td>{gateway.version}</td>
       <td>
-        <time dateTime={since} title={format.dateTime(new Date(since), { dateStyle: "medium", timeStyle: "medium" })}>
-          {format.relativeTime(new Date(since), now)}
-        </time>
+        <Moment at={since} />
       </td>
     </tr>
   );

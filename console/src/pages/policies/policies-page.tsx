@@ -3,24 +3,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useDeferredValue, useState } from "react";
-import { useFormatter, useNow, useTranslations } from "use-intl";
+import { useTranslations } from "use-intl";
 import { type ListedPolicy, policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
+import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
-import { filtered, type Mode, modeOf, modes, type PolicyFilter } from "./policy-filter.ts";
+import { Table } from "../../parts/table.tsx";
+import { filtered, modeOf, modes, type PolicyFilter, readPoliciesSearch } from "./policy-filter.ts";
 
 const route = getRouteApi("/shell/policies");
 const rowsAtOnce = 100;
-
-type PoliciesSearch = PolicyFilter & { readonly app?: string };
-
-export function readPoliciesSearch({ app, q, mode }: Record<string, unknown>): PoliciesSearch {
-  return {
-    ...(typeof app === "string" && app !== "" ? { app } : {}),
-    ...(typeof q === "string" && q !== "" ? { q } : {}),
-    ...(modes.includes(mode as Mode) ? { mode: mode as Mode } : {}),
-  };
-}
 
 export function PoliciesPage() {
   const t = useTranslations("policies");
@@ -72,25 +64,14 @@ function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
       <p className="quiet" role="status">
         {t("found", { found: found.length, all: policies.length })}
       </p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-      <section className="wide" tabIndex={0} aria-label={t("title")}>
-        <table>
-          <thead>
-            <tr>
-              {(["name", "mode", "matches", "limits", "owner", "changed"] as const).map((column) => (
-                <th key={column} scope="col">
-                  {t(column)}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {found.slice(0, shown).map((policy) => (
-              <Row key={policy.name} app={app} policy={policy} />
-            ))}
-          </tbody>
-        </table>
-      </section>
+      <Table
+        label={t("title")}
+        columns={(["name", "mode", "matches", "limits", "owner", "changed"] as const).map((column) => t(column))}
+      >
+        {found.slice(0, shown).map((policy) => (
+          <Row key={policy.name} app={app} policy={policy} />
+        ))}
+      </Table>
       {found.length > shown ? (
         <button type="button" onClick={() => setShown(shown + rowsAtOnce)}>
           {t("more", { count: Math.min(rowsAtOnce, found.length - shown) })}
@@ -102,8 +83,6 @@ function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
 
 function Row({ app, policy }: { app: string; policy: ListedPolicy }) {
   const t = useTranslations("policies");
-  const format = useFormatter();
-  const now = useNow({ updateInterval: 60_000 });
   const { match, limits } = policy.document;
   const mode = modeOf(policy);
   const matches = [...(match?.hosts ?? []), ...(match?.paths ?? [])];
@@ -123,12 +102,7 @@ function Row({ app, policy }: { app: string; policy: ListedPolicy }) {
       </td>
       <td>{policy.owner ?? t("nobody")}</td>
       <td>
-        <time
-          dateTime={policy.updatedAt}
-          title={format.dateTime(new Date(policy.updatedAt), { dateStyle: "medium", timeStyle: "medium" })}
-        >
-          {format.relativeTime(new Date(policy.updatedAt), now)}
-        </time>
+        <Moment at={policy.updatedAt} />
       </td>
     </tr>
   );

@@ -25,3 +25,14 @@ export function filtered(policies: readonly ListedPolicy[], { q = "", mode }: Po
     return words.every((word) => text.includes(word));
   });
 }
+
+/** What the list's URL says. */
+export type PoliciesSearch = PolicyFilter & { readonly app?: string };
+
+export function readPoliciesSearch({ app, q, mode }: Record<string, unknown>): PoliciesSearch {
+  return {
+    ...(typeof app === "string" && app !== "" ? { app } : {}),
+    ...(typeof q === "string" && q !== "" ? { q } : {}),
+    ...(modes.includes(mode as Mode) ? { mode: mode as Mode } : {}),
+  };
+}

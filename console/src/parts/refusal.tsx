@@ -1,0 +1,22 @@
+// Why the control plane did not do something: in its own words, with every field that is wrong.
+
+import { useTranslations } from "use-intl";
+import { RequestError } from "../api/client.ts";
+
+export function Refusal({ error }: { error: unknown }) {
+  const t = useTranslations("refusal");
+  const problem = error instanceof RequestError ? error.problem : undefined;
+  const errors = problem?.errors ?? [];
+  return (
+    <div role="alert" className="refusal">
+      <p>{problem?.detail ?? t("noAnswer")}</p>
+      {errors.length === 0 ? null : (
+        <ul>
+          {errors.map(({ path, expected, got }) => (
+            <li key={`${path} ${expected}`}>{t("field", { path: path === "" ? t("whole") : path, expected, got })}</li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,31 @@
+// What the console says in English, by the room that says it.
+
+import apps from "./en/apps.json";
+import attention from "./en/attention.json";
+import dialog from "./en/dialog.json";
+import gateways from "./en/gateways.json";
+import notices from "./en/notices.json";
+import overview from "./en/overview.json";
+import policies from "./en/policies.json";
+import policy from "./en/policy.json";
+import refusal from "./en/refusal.json";
+import shell from "./en/shell.json";
+import signIn from "./en/signIn.json";
+import states from "./en/states.json";
+import traffic from "./en/traffic.json";
+
+export default {
+  apps,
+  attention,
+  dialog,
+  gateways,
+  notices,
+  overview,
+  policies,
+  policy,
+  refusal,
+  shell,
+  signIn,
+  states,
+  traffic,
+};

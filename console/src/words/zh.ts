@@ -1,0 +1,31 @@
+// What the console says in Chinese, by the room that says it.
+
+import apps from "./zh/apps.json";
+import attention from "./zh/attention.json";
+import dialog from "./zh/dialog.json";
+import gateways from "./zh/gateways.json";
+import notices from "./zh/notices.json";
+import overview from "./zh/overview.json";
+import policies from "./zh/policies.json";
+import policy from "./zh/policy.json";
+import refusal from "./zh/refusal.json";
+import shell from "./zh/shell.json";
+import signIn from "./zh/signIn.json";
+import states from "./zh/states.json";
+import traffic from "./zh/traffic.json";
+
+export default {
+  apps,
+  attention,
+  dialog,
+  gateways,
+  notices,
+  overview,
+  policies,
+  policy,
+  refusal,
+  shell,
+  signIn,
+  states,
+  traffic,
+};
