@@ -2,8 +2,9 @@
 // what a page may not do.
 
 import { AxeBuilder } from "@axe-core/playwright";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { adminToken, System } from "../fixtures/servers/system.ts";
 
@@ -18,35 +19,15 @@ beforeAll(async () => {
     match: { paths: ["/books"] },
     limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }],
   });
-  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+  browser = await startBrowser();
 });
 afterAll(async () => {
   await browser?.close();
   await system?.stop();
 });
 
-/** A page of a browser that nobody has used. What goes wrong in it is in `faults`. */
-async function newPage(options: object = {}): Promise<{ page: Page; faults: string[] }> {
-  const context = await browser.newContext({ locale: "en-US", viewport: { width: 1280, height: 800 }, ...options });
-  const page = await context.newPage();
-  const faults: string[] = [];
-  page.on("pageerror", (error) => faults.push(String(error)));
-  page.on("console", (message) => {
-    // A request that is refused is no fault of the page.
-    if (message.type() === "error" && !message.text().includes("status of 401")) faults.push(message.text());
-  });
-  return { page, faults };
-}
-
-async function signIn(page: Page, path = "/"): Promise<void> {
-  await page.goto(`${system.controlUrl}${path}`);
-  await page.getByLabel("Token").fill(adminToken);
-  await page.keyboard.press("Enter");
-  await page.getByRole("navigation").waitFor();
-}
-
 it("asks who one is, says what was wrong with a token, and then shows the page that was asked for", async () => {
-  const { page, faults } = await newPage();
+  const { page, faults } = await newPage(browser);
   await page.goto(`${system.controlUrl}/policies?q=boo`);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("Enter a token.").waitFor();
@@ -71,8 +52,8 @@ it("asks who one is, says what was wrong with a token, and then shows the page t
 });
 
 it("refusals are in the chart within two seconds of being counted", async () => {
-  const { page, faults } = await newPage();
-  await signIn(page);
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken);
   await page.getByText("Live", { exact: true }).waitFor();
   const refused = page.locator('[data-result="refused"]');
   expect(await refused.textContent()).toBe("0/s");
@@ -90,8 +71,8 @@ it("refusals are in the chart within two seconds of being counted", async () => 
 });
 
 it("text that somebody stored is text, and nothing runs that is not the console's own", async () => {
-  const { page, faults } = await newPage();
-  await signIn(page, "/policies/default/books");
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/policies/default/books");
   await page.getByText("onerror=alert(1)").waitFor();
   expect(await page.locator("img[src=x]").count()).toBe(0);
   await page.evaluate(() => {
@@ -112,7 +93,7 @@ const pages = ["/overview", "/policies", "/policies/default/books", "/gateways"]
 it.each(["light", "dark"] as const)(
   "every page is accessible and fits 390 px: %s, both languages",
   async (colorScheme) => {
-    const { page, faults } = await newPage({ colorScheme, viewport: { width: 390, height: 844 } });
+    const { page, faults } = await newPage(browser, { colorScheme, viewport: { width: 390, height: 844 } });
     const check = async (where: string) => {
       const { violations } = await new AxeBuilder({ page }).analyze();
       expect(violations.map(({ id, nodes }) => `${where}: ${id}: ${nodes[0]?.html}`)).toEqual([]);
@@ -122,7 +103,7 @@ it.each(["light", "dark"] as const)(
     await page.goto(`${system.controlUrl}/sign-in`);
     await page.getByLabel("Token").waitFor();
     await check("/sign-in");
-    await signIn(page);
+    await signIn(page, system.controlUrl, adminToken);
     for (const language of ["en", "zh"]) {
       await page.getByLabel(/Language|语言/).selectOption(language);
       for (const path of pages) {
@@ -140,8 +121,8 @@ it.each(["light", "dark"] as const)(
 );
 
 it("says that the control plane does not answer, and goes on when it is back", async () => {
-  const { page } = await newPage();
-  await signIn(page);
+  const { page } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken);
   await page.getByText("Nothing needs your attention.").waitFor();
   await system.killControlPlane();
   await page.getByText("The control plane does not answer. Gateways keep").waitFor();
