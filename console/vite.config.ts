@@ -8,7 +8,7 @@ const controlPlane = process.env["SLUICE_CONTROL_URL"] ?? "http://127.0.0.1:8081
 export default defineConfig({
   root: import.meta.dirname,
   plugins: [react()],
-  build: { outDir: "dist", emptyOutDir: true, assetsInlineLimit: 0, target: "es2022" },
+  build: { outDir: "dist", emptyOutDir: true, assetsInlineLimit: 0, target: "es2022", chunkSizeWarningLimit: 700 },
   server: {
     host: "127.0.0.1",
     port: 8083,

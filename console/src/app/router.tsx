@@ -8,6 +8,7 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
+import { readNewPolicySearch } from "../pages/policies/new-policy-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
 import { Crashed, NotFound } from "../parts/states.tsx";
@@ -54,13 +55,23 @@ const policy = createRoute({
   path: "/policies/$app/$policy",
   component: lazyRouteComponent(() => import("../pages/policies/policy-page.tsx"), "PolicyPage"),
 });
+const newPolicy = createRoute({
+  getParentRoute: () => shell,
+  path: "/policies/new",
+  validateSearch: readNewPolicySearch,
+  component: lazyRouteComponent(() => import("../pages/policies/new-policy-page.tsx"), "NewPolicyPage"),
+});
 const gateways = createRoute({
   getParentRoute: () => shell,
   path: "/gateways",
   component: lazyRouteComponent(() => import("../pages/gateways/gateways-page.tsx"), "GatewaysPage"),
 });
 
-const routeTree = root.addChildren([home, signIn, shell.addChildren([overview, policies, policy, gateways])]);
+const routeTree = root.addChildren([
+  home,
+  signIn,
+  shell.addChildren([overview, policies, newPolicy, policy, gateways]),
+]);
 
 /** A sign-in leads back to a page of the console, and nowhere else. */
 function isOwnPath(to: unknown): to is string {

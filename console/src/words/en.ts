@@ -2,8 +2,11 @@
 
 import apps from "./en/apps.json";
 import attention from "./en/attention.json";
+import conflict from "./en/conflict.json";
 import dialog from "./en/dialog.json";
+import editor from "./en/editor.json";
 import gateways from "./en/gateways.json";
+import newPolicy from "./en/newPolicy.json";
 import notices from "./en/notices.json";
 import overview from "./en/overview.json";
 import policies from "./en/policies.json";
@@ -17,8 +20,11 @@ import traffic from "./en/traffic.json";
 export default {
   apps,
   attention,
+  conflict,
   dialog,
+  editor,
   gateways,
+  newPolicy,
   notices,
   overview,
   policies,

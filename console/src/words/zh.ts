@@ -2,8 +2,11 @@
 
 import apps from "./zh/apps.json";
 import attention from "./zh/attention.json";
+import conflict from "./zh/conflict.json";
 import dialog from "./zh/dialog.json";
+import editor from "./zh/editor.json";
 import gateways from "./zh/gateways.json";
+import newPolicy from "./zh/newPolicy.json";
 import notices from "./zh/notices.json";
 import overview from "./zh/overview.json";
 import policies from "./zh/policies.json";
@@ -17,8 +20,11 @@ import traffic from "./zh/traffic.json";
 export default {
   apps,
   attention,
+  conflict,
   dialog,
+  editor,
   gateways,
+  newPolicy,
   notices,
   overview,
   policies,

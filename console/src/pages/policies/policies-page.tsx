@@ -7,6 +7,7 @@ import { useTranslations } from "use-intl";
 import { type ListedPolicy, policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
+import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { filtered, modeOf, modes, type PolicyFilter, readPoliciesSearch } from "./policy-filter.ts";
@@ -19,6 +20,7 @@ export function PoliciesPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const app = useChosenApp(search.app);
+  const { mayEdit } = useRights(app);
   const change = (to: Record<string, string | undefined>) =>
     void navigate({ search: readPoliciesSearch({ ...search, ...to }), replace: true });
   return (
@@ -26,6 +28,11 @@ export function PoliciesPage() {
       <div className="heading">
         <h1>{t("title")}</h1>
         <AppChoice app={app} onChoose={(chosen) => change({ app: chosen })} />
+        {mayEdit ? (
+          <Link className="button main" to="/policies/new" search={app === undefined ? {} : { app }}>
+            {t("new")}
+          </Link>
+        ) : null}
       </div>
       <search className="filters">
         <label>

@@ -1,10 +1,17 @@
-// One policy: its document.
+// One policy: how it goes, and the editor for who may change it.
 
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { policyQuery } from "../../api/queries.ts";
+import { Confirmation } from "../../parts/dialog.tsx";
+import { useTell } from "../../parts/notices.tsx";
+import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
+import { PolicyEditor, type Version, versionOf } from "./editor/policy-editor.tsx";
+import { remove, store } from "./editor/policy-store.ts";
+import { type Mode, modes } from "./policy-filter.ts";
 
 const route = getRouteApi("/shell/policies/$app/$policy");
 
@@ -12,6 +19,9 @@ export function PolicyPage() {
   const t = useTranslations("policy");
   const { app, policy } = route.useParams();
   const { data, error, isPending, refetch } = useQuery(policyQuery(app, policy));
+  const { mayEdit } = useRights(app);
+  const [isDeleting, setIsDeleting] = useState(false);
+  const version = data === undefined ? undefined : versionOf(data);
   return (
     <>
       <p>
@@ -19,16 +29,69 @@ export function PolicyPage() {
           {t("back", { app })}
         </Link>
       </p>
-      <h1>{policy}</h1>
+      <div className="heading">
+        <h1>{policy}</h1>
+        {version === undefined ? null : <State version={version} />}
+        {mayEdit && version !== undefined ? (
+          <button type="button" className="danger" onClick={() => setIsDeleting(true)}>
+            {t("delete")}
+          </button>
+        ) : null}
+      </div>
       {isPending ? <Loading /> : null}
-      {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
-      {data === undefined ? null : (
-        <section className="card" aria-label={t("document")}>
-          <h2>{t("document")}</h2>
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-          <pre tabIndex={0}>{JSON.stringify(data.document, undefined, 2)}</pre>
-        </section>
+      {version === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
+      {version === undefined ? null : (
+        <PolicyEditor
+          key={`${app}/${policy}`}
+          app={app}
+          inForce={version}
+          beginning={version.document}
+          mayEdit={mayEdit}
+        />
       )}
+      {isDeleting && version !== undefined ? (
+        <Deletion app={app} policy={policy} version={version} onClose={() => setIsDeleting(false)} />
+      ) : null}
     </>
+  );
+}
+
+function State({ version: { document } }: { version: Version }) {
+  const t = useTranslations("policies");
+  const mode = modes.find((one) => one === document["mode"]) ?? ("enforce" satisfies Mode);
+  return <span className={`mode ${mode}`}>{t(`modes.${mode}`)}</span>;
+}
+
+function Deletion({
+  app,
+  policy,
+  version: { document, etag },
+  onClose,
+}: {
+  app: string;
+  policy: string;
+  version: Version;
+  onClose: () => void;
+}) {
+  const t = useTranslations("policy");
+  const tell = useTell();
+  const cache = useQueryClient();
+  const navigate = route.useNavigate();
+  const seen = () => cache.invalidateQueries({ queryKey: ["policies", app], exact: true });
+  const act = async () => {
+    await remove(app, policy, etag);
+    await navigate({ to: "/policies", search: { app }, ignoreBlocker: true });
+    cache.removeQueries({ queryKey: ["policies", app, policy] });
+    await seen();
+    const undo = async () => {
+      await store(app, policy, document, undefined);
+      await seen();
+    };
+    tell({ text: t("deleted", { policy }), undo });
+  };
+  return (
+    <Confirmation title={t("deleteTitle", { policy })} action={t("delete")} destructive act={act} onClose={onClose}>
+      <p>{t("deleteMeans")}</p>
+    </Confirmation>
   );
 }

@@ -1,0 +1,144 @@
+// The policy that somebody edits: one YAML text, which the form and the text editor both change, and what is wrong with it. The limiter's
+// own validator says so, field by field, while one types.
+
+import { problemsOf } from "@sluice/limiter/document/validate.ts";
+import { type Document, isMap, isNode, isPair, isScalar, isSeq, type Node, parseDocument, stringify } from "yaml";
+
+export type Json = Record<string, unknown>;
+export type Path = readonly (string | number)[];
+
+export interface Fault {
+  /** The field, like "limits[0].window"; "" is the whole document. */
+  readonly path: string;
+  /** What is wrong with it: of YAML that cannot be read, the parser's message. */
+  readonly expected: string;
+  readonly got: string;
+  /** Where in the text. */
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface Draft {
+  readonly text: string;
+  /** Undefined: the text is no YAML, or no object. The form cannot show it then. */
+  readonly document: Json | undefined;
+  readonly faults: readonly Fault[];
+}
+
+/** In this order they are read most easily; what is not named here follows. */
+const order = ["name", "description", "mode", "priority", "match", "key", "onMissingKey", "limits", "cost", "scope"];
+
+/** Fields that may name a template of the app, which only the control plane knows. */
+const fromTemplates = ["onLimit", "cost"];
+
+export function draftOf(document: Json): Draft {
+  const known = order.filter((name) => name in document);
+  const others = Object.keys(document).filter((name) => !order.includes(name));
+  const sorted = Object.fromEntries([...known, ...others].map((name) => [name, document[name]]));
+  return draftOfText(stringify(sorted, { lineWidth: 0, flowCollectionPadding: true }));
+}
+
+export function draftOfText(text: string): Draft {
+  const yaml = parseDocument(text, { uniqueKeys: true, merge: false });
+  const unreadable = yaml.errors[0];
+  if (unreadable !== undefined) {
+    const [from, to] = unreadable.pos;
+    const expected = unreadable.message.split("\n")[0] ?? "";
+    return { text, document: undefined, faults: [{ path: "", expected, got: "", ...within(text, from, to) }] };
+  }
+  const value: unknown = yaml.toJS({ maxAliasCount: 100 });
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    const fault = {
+      path: "",
+      expected: "fields of a policy, like limits",
+      got: text.trim() === "" ? "nothing" : "no object",
+    };
+    return { text, document: undefined, faults: [{ ...fault, from: 0, to: text.length }] };
+  }
+  const document = value as Json;
+  const faults = problemsOf(withoutTemplates(document)).map((problem) => ({
+    ...problem,
+    ...within(text, ...placeOf(yaml, pathOf(problem.path))),
+  }));
+  return { text, document, faults };
+}
+
+/** @param value undefined: the field is taken out @returns the draft with this field; comments and the order of fields stay */
+export function withField(draft: Draft, path: Path, value: unknown): Draft {
+  const yaml = parseDocument(draft.text);
+  if (value !== undefined) yaml.setIn(path, yaml.createNode(value, { flow: isPlainList(value) }));
+  else {
+    yaml.deleteIn(path);
+    for (let parent = path.slice(0, -1); parent.length > 0; parent = parent.slice(0, -1)) {
+      const node = yaml.getIn(parent, true);
+      if (!isMap(node) || node.items.length > 0) break;
+      yaml.deleteIn(parent);
+    }
+  }
+  return draftOfText(yaml.toString({ lineWidth: 0, flowCollectionPadding: true }));
+}
+
+/** @returns the value at the path, or undefined if there is none */
+export function valueAt(document: Json, path: Path): unknown {
+  let value: unknown = document;
+  for (const step of path) {
+    if (typeof value !== "object" || value === null) return undefined;
+    value = (value as Json)[step];
+  }
+  return value;
+}
+
+/** @param text like "limits[0].window" */
+export function pathOf(text: string): (string | number)[] {
+  return [...text.matchAll(/\[(\d+)\]|([^.[\]]+)/g)].map(([, index, name]) =>
+    index === undefined ? `${name}` : Number(index),
+  );
+}
+
+/** @param path as in a fault @returns what is wrong with this field itself, or, if it is a list or an object, within it */
+export function faultAt({ faults }: Draft, path: string): Fault | undefined {
+  return faults.find(
+    (fault) => fault.path === path || fault.path.startsWith(`${path}[`) || fault.path.startsWith(`${path}.`),
+  );
+}
+
+function withoutTemplates(document: Json): Json {
+  const named = fromTemplates.filter((name) => {
+    const value = document[name];
+    return typeof value === "object" && value !== null && "template" in value;
+  });
+  return Object.fromEntries(Object.entries(document).filter(([name]) => !named.includes(name)));
+}
+
+/** @returns the range of the deepest field on the path that is in the text */
+function placeOf(yaml: Document, path: Path): [number, number] {
+  let node: unknown = yaml.contents;
+  let range: [number, number] = [0, 0];
+  for (const step of path) {
+    if (isSeq(node) && typeof step === "number") node = node.items[step];
+    else if (isMap(node)) {
+      const pair = node.items.find(({ key }) => isScalar(key) && key.value === step);
+      if (pair === undefined) break;
+      if (isNode(pair.key)) range = rangeOf(pair.key);
+      node = isPair(pair) ? pair.value : undefined;
+    } else break;
+    // A whole object would be too much to underline: its name says enough.
+    if (isScalar(node) || (isSeq(node) && node.flow === true) || typeof step === "number")
+      range = rangeOf(node as Node) ?? range;
+  }
+  return range;
+}
+
+function rangeOf(node: Node): [number, number] {
+  const [from, to] = node.range ?? [0, 0];
+  return [from, to];
+}
+
+function within(text: string, from: number, to: number): { from: number; to: number } {
+  const first = Math.min(from, Math.max(0, text.length - 1));
+  return { from: first, to: Math.max(first, Math.min(Math.max(to, first + 1), text.length)) };
+}
+
+function isPlainList(value: unknown): boolean {
+  return Array.isArray(value) && value.every((item) => typeof item !== "object");
+}

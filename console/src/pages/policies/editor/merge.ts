@@ -1,0 +1,62 @@
+// Merges two edits of one policy: what only one of both changed is taken from there; what both changed differently is for a person to
+// choose.
+
+import type { Json, Path } from "./draft.ts";
+
+export interface Conflict {
+  readonly path: Path;
+  /** undefined: the field is not there. */
+  readonly mine: unknown;
+  readonly theirs: unknown;
+}
+
+export interface Merged {
+  /** With mine, where both differ. */
+  readonly document: Json;
+  readonly conflicts: readonly Conflict[];
+}
+
+/** @param base what both edits began with */
+export function mergeEdits(base: Json, mine: Json, theirs: Json): Merged {
+  const conflicts: Conflict[] = [];
+  return { document: mergeRecords(base, mine, theirs, [], conflicts), conflicts };
+}
+
+function mergeRecords(base: Json, mine: Json, theirs: Json, path: Path, conflicts: Conflict[]): Json {
+  const merged: Json = {};
+  for (const name of new Set([...Object.keys(theirs), ...Object.keys(mine)])) {
+    const value = mergeValues(base[name], mine[name], theirs[name], [...path, name], conflicts);
+    if (value !== undefined) merged[name] = value;
+  }
+  return merged;
+}
+
+function mergeValues(base: unknown, mine: unknown, theirs: unknown, path: Path, conflicts: Conflict[]): unknown {
+  if (isSame(mine, theirs) || isSame(theirs, base)) return mine;
+  if (isSame(mine, base)) return theirs;
+  if (isRecord(mine) && isRecord(theirs)) {
+    return mergeRecords(isRecord(base) ? base : {}, mine, theirs, path, conflicts);
+  }
+  // Items of a list have their places: lists of the same length are merged place by place, others are chosen whole.
+  if (Array.isArray(base) && Array.isArray(mine) && Array.isArray(theirs)) {
+    if (base.length === mine.length && mine.length === theirs.length && base.every(isRecord)) {
+      return mine.map((item, i) => mergeValues(base[i], item, theirs[i], [...path, i], conflicts));
+    }
+  }
+  conflicts.push({ path, mine, theirs });
+  return mine;
+}
+
+/** @returns whether both say the same, in whatever order their fields are */
+export function isSame(a: unknown, b: unknown): boolean {
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, i) => isSame(item, b[i]));
+  if (isRecord(a) && isRecord(b)) {
+    const names = Object.keys(a);
+    return names.length === Object.keys(b).length && names.every((name) => name in b && isSame(a[name], b[name]));
+  }
+  return a === b;
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,201 @@
+// Making and changing a policy in the console, before the real system: by form, as YAML, by keyboard alone, two people at once, and as somebody
+// who may only look.
+
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
+import { askAtOnce } from "../fixtures/clients/requests.ts";
+import { adminToken, System, until } from "../fixtures/servers/system.ts";
+
+let system: System;
+let browser: Browser;
+
+beforeAll(async () => {
+  system = await System.start();
+  browser = await startBrowser();
+});
+afterAll(async () => {
+  await browser?.close();
+  await system?.stop();
+});
+
+async function editorOf(path: string, token = adminToken): Promise<{ page: Page; faults: string[] }> {
+  const made = await newPage(browser);
+  await signIn(made.page, system.controlUrl, token, path);
+  await made.page.getByRole("textbox", { name: "YAML" }).waitFor();
+  return made;
+}
+const limitOf = (name: string, quota: number) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+});
+const stored = async (name: string) =>
+  (await (await system.request("GET", `/api/v1/apps/default/policies/${name}`)).json()) as Record<string, unknown>;
+const admits = (name: string, count: number) =>
+  until(`/${name} admits ${count}`, 10_000, async () => {
+    const { 429: refused = 0 } = await askAtOnce([`${system.gateways[0]?.url}/${name}`], count + 5);
+    return refused === 5;
+  });
+
+it("makes a policy by form: shows what is wrong while one types, stores it in shadow mode, then enforces it; undo deletes it", async () => {
+  const { page, faults } = await editorOf("/policies/new?from=perUser");
+  await page.getByLabel("Name", { exact: true }).fill("Films");
+  await page.getByText("name: expected a name of a-z").waitFor();
+  expect(await page.getByRole("button", { name: "Save and enforce" }).isDisabled()).toBe(true);
+  await page.getByLabel("Name", { exact: true }).fill("films");
+  await page.getByLabel("Paths").fill("/films");
+  await page.getByLabel("Key", { exact: true }).fill("");
+  await page.getByLabel("Quota").fill("7");
+  await page.getByLabel("Window", { exact: true }).fill("366d");
+  await page.getByText("The policy is valid.").waitFor();
+  await page.getByRole("button", { name: "Save in shadow mode" }).click();
+  await page.getByText(/films is in shadow mode from revision \d+ on/).waitFor();
+  await page.getByText("1 of 1 connected gateway has revision").waitFor();
+  expect(new URL(page.url()).pathname).toBe("/policies/default/films");
+  expect(await stored("films")).toMatchObject({ mode: "shadow", limits: [{ quota: 7 }] });
+  expect(await askAtOnce([`${system.gateways[0]?.url}/films`], 10)).toEqual({ 404: 10 });
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByText(/films is enforced from revision/).waitFor();
+  expect(await stored("films")).not.toHaveProperty("mode");
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await until("it is in shadow mode again", 5_000, async () => (await stored("films"))["mode"] === "shadow");
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Gateways stop enforcing it within a second.").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await page.getByText("films is deleted.").waitFor();
+  expect((await system.request("GET", "/api/v1/apps/default/policies/films")).status).toBe(404);
+  await page.getByRole("button", { name: "Undo" }).last().click();
+  await page.getByRole("link", { name: "films" }).waitFor();
+  expect(await stored("films")).toMatchObject({ limits: [{ quota: 7 }] });
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("form and YAML are in step, and a dry run changes nothing", async () => {
+  await system.put(limitOf("music", 5));
+  const { page, faults } = await editorOf("/policies/default/music");
+  const yaml = page.getByRole("textbox", { name: "YAML" });
+  await page.getByLabel("Quota").fill("9");
+  await expect.poll(() => yaml.textContent()).toContain("quota: 9");
+  await yaml.click();
+  await page.keyboard.press("Control+End");
+  await page.keyboard.type("description: by hand\n");
+  await expect.poll(() => page.getByLabel("Description").inputValue()).toBe("by hand");
+  await page.keyboard.type("mo");
+  await page.getByRole("option", { name: "mode" }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("neverhood");
+  await page.getByText('mode: expected "enforce", "shadow" or "off"').first().waitFor();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("limits: [");
+  await page.getByText("The YAML cannot be read").waitFor();
+  await page.keyboard.press("Control+z");
+  await page.getByLabel("Mode").selectOption("shadow");
+  await page.getByText("The policy is valid.").waitFor();
+  await page.getByRole("button", { name: "Dry run" }).click();
+  await page.getByText("1 connected gateway would get this change.").waitFor();
+  await page.getByRole("dialog").getByText("+description: by hand").waitFor();
+  await page.keyboard.press("Escape");
+  expect(await stored("music")).toMatchObject({ limits: [{ quota: 5 }] });
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("by keyboard alone: from the list to a policy that is enforced", async () => {
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/policies");
+  await page.getByRole("link", { name: "New policy" }).waitFor();
+  const focused = () =>
+    page.evaluate(() => {
+      const element = document.activeElement;
+      const label =
+        element instanceof HTMLInputElement || element instanceof HTMLTextAreaElement
+          ? element.labels?.[0]?.textContent
+          : undefined;
+      return label ?? element?.getAttribute("aria-label") ?? element?.textContent ?? "";
+    });
+  const tabTo = async (name: string) => {
+    for (let i = 0; i < 80; i++) {
+      await page.keyboard.press("Tab");
+      if ((await focused()) === name) return;
+    }
+    throw new Error(`Tab does not reach ${name}`);
+  };
+  await tabTo("New policy");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "New policy" }).waitFor();
+  await tabTo("Name");
+  await page.keyboard.type("keyboard");
+  await tabTo("Paths");
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("/keyboard");
+  await tabTo("Key");
+  await page.keyboard.press("Control+a");
+  await page.keyboard.press("Delete");
+  await tabTo("Quota");
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("4");
+  await tabTo("Save and enforce");
+  await page.keyboard.press("Enter");
+  await page.getByText(/keyboard is enforced from revision/).waitFor();
+  expect(await stored("keyboard")).toMatchObject({
+    match: { paths: ["/keyboard"] },
+    limits: [{ quota: 4, window: "1m" }],
+  });
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("two people edit one policy: the second one sees both versions, chooses, and nothing of either is lost", async () => {
+  await system.put(limitOf("shared", 5));
+  const { page, faults } = await editorOf("/policies/default/shared");
+  await page.getByLabel("Quota").fill("6");
+  await page.getByLabel("Description").fill("mine");
+  await system.put({ ...limitOf("shared", 8), priority: 3 });
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("One field was changed by both of you.").waitFor();
+  await dialog.getByText("limits.0.quota").waitFor();
+  await dialog.getByLabel(/Theirs/).check();
+  await dialog.getByRole("button", { name: "Merge" }).click();
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByText(/shared is enforced from revision/).waitFor();
+  expect(await stored("shared")).toMatchObject({ description: "mine", priority: 3, limits: [{ quota: 8 }] });
+  await admits("shared", 8);
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("what the control plane refuses is said with its field, and nothing that was typed is lost", async () => {
+  const { page, faults } = await editorOf("/policies/new");
+  await page.getByLabel("Name", { exact: true }).fill("for-the-fleet");
+  await page.getByLabel("Scope").selectOption("cluster");
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByRole("alert").getByText("scope").first().waitFor();
+  expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("for-the-fleet");
+  expect(faults).toEqual([]);
+  page.once("dialog", (dialog) => void dialog.dismiss());
+  await page.getByRole("link", { name: "Overview" }).click();
+  expect(new URL(page.url()).pathname).toBe("/policies/new");
+  await page.context().close();
+});
+
+it("a viewer sees a policy, cannot change it, and the control plane refuses, too", async () => {
+  await system.put(limitOf("looked-at", 5));
+  const answer = await system.request("POST", "/api/v1/tokens", { name: "looks", role: "viewer", app: "default" });
+  const { token } = (await answer.json()) as { token: string };
+  const { page, faults } = await editorOf("/policies/default/looked-at", token);
+  await page.getByText("You may look at this policy, and not change it.").waitFor();
+  expect(await page.getByLabel("Quota").isDisabled()).toBe(true);
+  expect(await page.getByRole("button", { name: "Save and enforce" }).count()).toBe(0);
+  expect(await page.getByRole("button", { name: "Delete" }).count()).toBe(0);
+  const status = await page.evaluate(async () => {
+    const session = await (await fetch("/api/v1/session")).json();
+    const headers = { "x-csrf-token": session.csrfToken };
+    return (await fetch("/api/v1/apps/default/policies/looked-at", { method: "DELETE", headers })).status;
+  });
+  expect(status).toBe(403);
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
