@@ -31,7 +31,7 @@ const limitOf = (name: string, quota: number) => ({
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
 const stored = async (name: string) =>
-  (await (await system.request("GET", `/api/v1/apps/default/policies/${name}`)).json()) as Record<string, unknown>;
+  JSON.parse((await system.api("GET", `/apps/default/policies/${name}`)).body) as Record<string, unknown>;
 const admits = (name: string, count: number) =>
   until(`/${name} admits ${count}`, 10_000, async () => {
     const { 429: refused = 0 } = await askAtOnce([`${system.gateways[0]?.url}/${name}`], count + 5);
@@ -64,7 +64,7 @@ it("makes a policy by form: shows what is wrong while one types, stores it in sh
   await page.getByText("Gateways stop enforcing it within a second.").waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await page.getByText("films is deleted.").waitFor();
-  expect((await system.request("GET", "/api/v1/apps/default/policies/films")).status).toBe(404);
+  expect((await system.api("GET", "/apps/default/policies/films")).status).toBe(404);
   await page.getByRole("button", { name: "Undo" }).last().click();
   await page.getByRole("link", { name: "films" }).waitFor();
   expect(await stored("films")).toMatchObject({ limits: [{ quota: 7 }] });
@@ -86,7 +86,10 @@ it("form and YAML are in step, and a dry run changes nothing", async () => {
   await page.getByRole("option", { name: "mode" }).waitFor();
   await page.keyboard.press("Enter");
   await page.keyboard.type("neverhood");
-  await page.getByText('mode: expected "enforce", "shadow" or "off"').first().waitFor();
+  await page
+    .getByText(/mode: expected .*enforce/)
+    .first()
+    .waitFor();
   await page.keyboard.press("Control+a");
   await page.keyboard.type("limits: [");
   await page.getByText("The YAML cannot be read").waitFor();
@@ -183,8 +186,8 @@ it("what the control plane refuses is said with its field, and nothing that was 
 
 it("a viewer sees a policy, cannot change it, and the control plane refuses, too", async () => {
   await system.put(limitOf("looked-at", 5));
-  const answer = await system.request("POST", "/api/v1/tokens", { name: "looks", role: "viewer", app: "default" });
-  const { token } = (await answer.json()) as { token: string };
+  const { body } = await system.api("POST", "/tokens", { name: "looks", role: "viewer", app: "default" });
+  const { token } = JSON.parse(body) as { token: string };
   const { page, faults } = await editorOf("/policies/default/looked-at", token);
   await page.getByText("You may look at this policy, and not change it.").waitFor();
   expect(await page.getByLabel("Quota").isDisabled()).toBe(true);

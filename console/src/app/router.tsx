@@ -8,8 +8,8 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
-import { readNewPolicySearch } from "../pages/policies/new-policy-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
+import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
 import { Crashed, NotFound } from "../parts/states.tsx";
 import { Shell } from "./shell.tsx";
@@ -53,6 +53,7 @@ const policies = createRoute({
 const policy = createRoute({
   getParentRoute: () => shell,
   path: "/policies/$app/$policy",
+  validateSearch: readPolicySearch,
   component: lazyRouteComponent(() => import("../pages/policies/policy-page.tsx"), "PolicyPage"),
 });
 const newPolicy = createRoute({

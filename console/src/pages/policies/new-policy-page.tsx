@@ -49,8 +49,13 @@ export function NewPolicyPage() {
           inForce={undefined}
           beginning={{ name: "", ...starterDocuments[from] }}
           mayEdit={mayEdit}
-          onCreated={(policy) =>
-            void navigate({ to: "/policies/$app/$policy", params: { app, policy }, ignoreBlocker: true })
+          onCreated={(policy, revision) =>
+            void navigate({
+              to: "/policies/$app/$policy",
+              params: { app, policy },
+              search: { revision },
+              ignoreBlocker: true,
+            })
           }
         />
       )}

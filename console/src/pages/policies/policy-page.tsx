@@ -18,6 +18,7 @@ const route = getRouteApi("/shell/policies/$app/$policy");
 export function PolicyPage() {
   const t = useTranslations("policy");
   const { app, policy } = route.useParams();
+  const { revision } = route.useSearch();
   const { data, error, isPending, refetch } = useQuery(policyQuery(app, policy));
   const { mayEdit } = useRights(app);
   const [isDeleting, setIsDeleting] = useState(false);
@@ -47,6 +48,7 @@ export function PolicyPage() {
           inForce={version}
           beginning={version.document}
           mayEdit={mayEdit}
+          {...(revision === undefined ? {} : { justStored: revision })}
         />
       )}
       {isDeleting && version !== undefined ? (

@@ -31,12 +31,14 @@ export interface EditorProps {
   readonly beginning: Json;
   readonly mayEdit: boolean;
   /** Called when it is stored for the first time. */
-  readonly onCreated?: (name: string) => void;
+  readonly onCreated?: (name: string, revision: number) => void;
+  /** The revision that it was stored in before the page was opened. */
+  readonly justStored?: number;
 }
 
 type Mode = "enforce" | "shadow" | "off";
 
-export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated }: EditorProps) {
+export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, justStored }: EditorProps) {
   const t = useTranslations("editor");
   const format = useFormatter();
   const tell = useTell();
@@ -54,6 +56,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated }: Ed
   const faults = useMemo(() => [...draft.faults, ...renamed(draft, base)], [draft, base]);
   const isDirty = draft.document === undefined || !isSame(draft.document, base?.document ?? beginning);
   const hasNews = isDirty || base === undefined;
+  const shownRevision = stored?.revision ?? justStored;
   const mode = (draft.document?.["mode"] ?? "enforce") as Mode;
 
   useBlocker({
@@ -92,7 +95,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated }: Ed
       setBase({ document: changed.document, etag: now.etag });
       setDraft(changed);
       await seen(name);
-      if (base === undefined) onCreated?.(name);
+      if (base === undefined) onCreated?.(name, now.revision);
     } catch (failure) {
       if (isConflict(failure) && base !== undefined) await showTheirs();
       else setError(failure);
@@ -140,7 +143,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated }: Ed
         </div>
       </div>
       {error === undefined ? null : <Refusal error={error} />}
-      {stored === undefined ? null : <Applied revision={stored.revision} />}
+      {shownRevision === undefined ? null : <Applied revision={shownRevision} />}
       {stored?.warnings.map((warning) =>
         "path" in warning ? (
           <p key={warning.path} className="warning">

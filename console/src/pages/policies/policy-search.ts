@@ -1,4 +1,4 @@
-// What the URL of a new policy says.
+// What the URLs of a policy and of a new one say besides its name.
 
 import { type Starter, starters } from "./editor/starters.ts";
 
@@ -13,4 +13,13 @@ export function readNewPolicySearch({ app, from }: Record<string, unknown>): New
     ...(typeof app === "string" && app !== "" ? { app } : {}),
     ...(starter === undefined ? {} : { from: starter }),
   };
+}
+
+export interface PolicySearch {
+  /** The revision that the policy was just stored in: the page shows how far the gateways are with it. */
+  readonly revision?: number;
+}
+
+export function readPolicySearch({ revision }: Record<string, unknown>): PolicySearch {
+  return typeof revision === "number" && Number.isSafeInteger(revision) && revision > 0 ? { revision } : {};
 }
