@@ -20,7 +20,7 @@ export function appliedTo(policy: CompiledPolicy, trafficKey: TrafficKey): Appli
   if (mode === "off") return "ignored";
   const address = trafficKey.address ?? addressIn(key, trafficKey.values);
   if (address !== undefined && isExemptAddress(policy, address)) return "ignored";
-  const values = key.map((part, i) => valueOf(part, trafficKey.values[i] ?? ""));
+  const values = key.map((part, i) => readValue(part, trafficKey.values[i] ?? ""));
   if (onMissingKey !== "shared" && values.includes("")) {
     return onMissingKey === "deny" && mode === "enforce" ? "denied" : "ignored";
   }
@@ -34,7 +34,7 @@ function addressIn(key: readonly KeyPart[], values: readonly string[]): string |
   return place < 0 ? undefined : values[place];
 }
 
-function valueOf(part: KeyPart, value: string): string {
+function readValue(part: KeyPart, value: string): string {
   if (part.source === "const") return part.name;
   return part.source === "ip" && value !== "" ? ipPrefix(value, part.v4Bits, part.v6Bits) : value;
 }

@@ -247,7 +247,7 @@ class Run {
     const { cost, costSource, deferred } = policy;
     const stated = this.#traffic.costs?.[index];
     if (costSource === undefined || deferred) return cost;
-    if (stated === undefined) return costSource.default;
+    if (stated === undefined || Number.isNaN(stated)) return costSource.default;
     if (costSource.from === "request-bytes" && stated === 0) return 1;
     return Number.isInteger(stated) && stated >= 1 && stated <= costSource.max ? stated : undefined;
   }

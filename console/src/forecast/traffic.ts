@@ -6,7 +6,7 @@ export interface Traffic {
   /** For each request, an index into `keys`. */
   readonly keyOf: Uint32Array;
   readonly keys: readonly TrafficKey[];
-  /** What each request states as its cost. Absent: none states one. */
+  /** What each request states as its cost; NaN: nothing. Absent: none states one. */
   readonly costs?: Float64Array;
 }
 
