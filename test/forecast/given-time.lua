@@ -55,18 +55,16 @@ end
 function given_time.serve()
   local headers = ngx.req.get_headers()
   local id, bytes = headers["x-hold"], tonumber(headers["x-bytes"]) or 0
+  if id then bytes = math.max(bytes, 1) end
   ngx.header["Content-Length"] = bytes
   if id then
-    ngx.header["Content-Length"] = 1
     held[id] = semaphore.new(0)
     ngx.send_headers()
     ngx.flush(true)
     held[id]:wait(60)
     held[id] = nil
-    ngx.print("x")
-  elseif bytes > 0 then
-    ngx.print(string.rep("x", bytes))
   end
+  if bytes > 0 then ngx.print(string.rep("x", bytes)) end
 end
 
 -- Lets a held request end at the time that this one brings.

@@ -75,7 +75,8 @@ export function randomWorld(seed: number, index: number): World {
   return {
     document,
     requests: randomRequests(random, key, hasCosts, waits ? 2_000_000 : 0, spanUs),
-    durationUs: holdsSlots ? random.of([1000, 300_000, 5_000_000]) : 0,
+    // Responses that last are charged beside each other, and so on top of debts.
+    durationUs: holdsSlots || (isDeferred && random.below(2) === 0) ? random.of([1000, 300_000, 5_000_000]) : 0,
     responseBytes: isDeferred ? 1 + random.below(30) : 0,
   };
 }
