@@ -9,7 +9,13 @@ import type { Policy } from "../../limiter/src/document/policy.ts";
 import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import type { Answer } from "../fixtures/clients/requests.ts";
 import type { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { gatewayAtGivenTimes, Pipeline, sendLasting, type TimedRequest } from "../forecast/gateway-at-given-times.ts";
+import {
+  debugSecret,
+  gatewayAtGivenTimes,
+  Pipeline,
+  sendLasting,
+  type TimedRequest,
+} from "../forecast/gateway-at-given-times.ts";
 import { randomWorld, type World } from "../forecast/random-worlds.ts";
 
 const seed = Number(process.env["SLUICE_FORECAST_SEED"] ?? Date.now() % 1_000_000);
@@ -42,6 +48,8 @@ it(`decides as the gateway does (SLUICE_FORECAST_SEED=${seed})`, async () => {
       const delayUs =
         outcomes[decisions.outcome[index] as number] === "delayed" ? (decisions.delayUs[index] as number) : 0;
       const where = `seed ${seed}, request ${index} of ${JSON.stringify(world)}`;
+      const wouldRefuse = outcomes[decisions.outcome[index] as number] === "would-refuse";
+      expect(answer.headers["x-sluice-debug"]?.includes("shadow-refused") ?? false, where).toBe(wouldRefuse);
       expect(told(answer, response.body !== undefined), where).toEqual(foretold(response, delayUs));
     }
     for (const [name, count] of Object.entries(forecast.totals)) seen[name] = (seen[name] ?? 0) + count;
@@ -92,6 +100,7 @@ function timedRequests({ document, requests, responseBytes }: World): TimedReque
     key.forEach((part, i) => {
       if (part.startsWith("header:") && values[i] !== "") headers[part.slice(7)] = values[i] as string;
     });
+    if (document["mode"] === "shadow") headers["x-sluice-debug"] = debugSecret;
     if (cost !== undefined) headers["x-cost"] = `${cost}`;
     if (responseBytes > 0) headers["x-bytes"] = `${responseBytes}`;
     return { atUs, path: `/${document["name"]}`, headers };

@@ -14,11 +14,14 @@ export interface TimedRequest {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+/** A request that shows it is told what a policy in shadow mode would have done. */
+export const debugSecret = "a secret of the operator";
+
 export async function gatewayAtGivenTimes(policies: readonly Record<string, unknown>[]): Promise<LoneGateway> {
   const prelude = join(projectDir, "test/forecast/given-time.lua");
   return LoneGateway.start({
     policies,
-    env: { SLUICE_HEADERS: "both" },
+    env: { SLUICE_HEADERS: "both", SLUICE_DEBUG_SECRET: debugSecret },
     edit: (config) =>
       config
         .replace('sluice = require("sluice")', `given_time = dofile("${prelude}")\n    sluice = require("sluice")`)
@@ -78,8 +81,11 @@ export class Pipeline {
       if (end < 0) return;
       const [first = "", ...lines] = this.#text.slice(0, end).split("\r\n");
       const headers: Record<string, string> = {};
-      for (const line of lines)
-        headers[line.slice(0, line.indexOf(":")).toLowerCase()] = line.slice(line.indexOf(":") + 2);
+      for (const line of lines) {
+        const name = line.slice(0, line.indexOf(":")).toLowerCase();
+        const value = line.slice(line.indexOf(":") + 2);
+        headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
+      }
       const bodyEnd = end + 4 + Number(headers["content-length"] ?? 0);
       if (this.#text.length < bodyEnd) return;
       this.#answers.push({ status: Number(first.slice(9, 12)), headers, body: this.#text.slice(end + 4, bodyEnd) });
