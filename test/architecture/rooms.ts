@@ -267,6 +267,8 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "console/src/words": [],
   "console/src/settings": ["console/src/words"],
   "console/src/api": [],
+  // What a policy would do to traffic, computed by the limiter itself, in a worker of the browser.
+  "console/src/forecast": [],
   "console/src/parts": ["console/src/api", "console/src/settings"],
   "console/src/pages": ["console/src/api", "console/src/parts"],
   "console/src/app": ["console/src/api", "console/src/pages", "console/src/parts", "console/src/settings"],
