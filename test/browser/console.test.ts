@@ -73,7 +73,7 @@ it("refusals are in the chart within two seconds of being counted", async () => 
 it("text that somebody stored is text, and nothing runs that is not the console's own", async () => {
   const { page, faults } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken, "/policies/default/books");
-  await page.getByText("onerror=alert(1)").waitFor();
+  await page.getByRole("textbox", { name: "YAML" }).getByText("onerror=alert(1)").waitFor();
   expect(await page.locator("img[src=x]").count()).toBe(0);
   await page.evaluate(() => {
     const script = document.createElement("script");
@@ -88,7 +88,7 @@ it("text that somebody stored is text, and nothing runs that is not the console'
   await page.context().close();
 });
 
-const pages = ["/overview", "/policies", "/policies/default/books", "/gateways"] as const;
+const pages = ["/overview", "/policies", "/policies/new", "/policies/default/books", "/gateways"] as const;
 
 it.each(["light", "dark"] as const)(
   "every page is accessible and fits 390 px: %s, both languages",
