@@ -106,6 +106,35 @@ it("form and YAML are in step, and a dry run changes nothing", async () => {
   await page.context().close();
 });
 
+it("says what a policy would do before it is stored, beside what is in force, and what a client would see", async () => {
+  await system.put(limitOf("forecast", 100));
+  const { page, faults } = await editorOf("/policies/default/forecast");
+  const panel = page.getByRole("region", { name: "What it would do" });
+  await panel.getByLabel("Traffic").selectOption("steady");
+  await panel.getByLabel("Requests per second").fill("10");
+  await panel.getByLabel("For", { exact: true }).selectOption("60");
+  const admitted = async (label: string) => {
+    const text = await panel
+      .locator("div", { has: page.getByText(label, { exact: true }) })
+      .last()
+      .textContent();
+    return Number(/(\d+) admitted/.exec(text ?? "")?.[1]);
+  };
+  await expect.poll(() => admitted("This draft")).toBe(100);
+  await page.getByLabel("Quota").fill("250");
+  await expect.poll(() => admitted("This draft")).toBe(250);
+  expect(await admitted("In force now")).toBe(100);
+  await panel.getByText("HTTP/1.1 429").waitFor();
+  await panel.getByText('RateLimit: "default";r=249').waitFor();
+  await panel.getByLabel("Traffic").selectOption("drawn");
+  await panel.getByLabel("Point 1 of 8").focus();
+  await page.keyboard.press("End");
+  await page.getByLabel("Quota").fill("none");
+  await panel.getByText("Mend the policy first").waitFor();
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("by keyboard alone: from the list to a policy that is enforced", async () => {
   const { page, faults } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken, "/policies");

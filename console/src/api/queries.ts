@@ -86,3 +86,17 @@ export const trafficQuery = (app: string, since: string) =>
       ),
     staleTime: Number.POSITIVE_INFINITY,
   });
+
+/** What came to a policy in each minute of the last hour. */
+export const recordedQuery = (app: string, policy: string) =>
+  queryOptions({
+    queryKey: ["recorded", app, policy],
+    queryFn: async ({ signal }) => {
+      const query = { policy, since: "1h", step: "minute" } as const;
+      const { points } = await answerOf(
+        api.GET("/api/v1/apps/{app}/traffic", { params: { path: { app }, query }, signal }),
+      );
+      return points.map(({ at, admitted, refused }) => ({ at, requests: admitted + refused }));
+    },
+    staleTime: 60_000,
+  });

@@ -5,6 +5,7 @@ import attention from "./en/attention.json";
 import conflict from "./en/conflict.json";
 import dialog from "./en/dialog.json";
 import editor from "./en/editor.json";
+import forecast from "./en/forecast.json";
 import gateways from "./en/gateways.json";
 import newPolicy from "./en/newPolicy.json";
 import notices from "./en/notices.json";
@@ -23,6 +24,7 @@ export default {
   conflict,
   dialog,
   editor,
+  forecast,
   gateways,
   newPolicy,
   notices,

@@ -5,6 +5,7 @@ import attention from "./zh/attention.json";
 import conflict from "./zh/conflict.json";
 import dialog from "./zh/dialog.json";
 import editor from "./zh/editor.json";
+import forecast from "./zh/forecast.json";
 import gateways from "./zh/gateways.json";
 import newPolicy from "./zh/newPolicy.json";
 import notices from "./zh/notices.json";
@@ -23,6 +24,7 @@ export default {
   conflict,
   dialog,
   editor,
+  forecast,
   gateways,
   newPolicy,
   notices,

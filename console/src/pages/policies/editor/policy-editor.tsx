@@ -8,6 +8,7 @@ import { policyQuery } from "../../../api/queries.ts";
 import { Dialog } from "../../../parts/dialog.tsx";
 import { useTell } from "../../../parts/notices.tsx";
 import { Refusal } from "../../../parts/refusal.tsx";
+import { ForecastPanel } from "../forecast/forecast-panel.tsx";
 import { Applied } from "./applied.tsx";
 import { ConflictDialog } from "./conflict-dialog.tsx";
 import { type Draft, draftOf, draftOfText, type Fault, type Json, withField } from "./draft.ts";
@@ -142,6 +143,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
           <Faults faults={faults} />
         </div>
       </div>
+      <ForecastPanel app={app} draft={faults.length === 0 ? draft.document : undefined} inForce={base?.document} />
       {error === undefined ? null : <Refusal error={error} />}
       {shownRevision === undefined ? null : <Applied revision={shownRevision} />}
       {stored?.warnings.map((warning) =>
