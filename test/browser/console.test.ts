@@ -88,7 +88,15 @@ it("text that somebody stored is text, and nothing runs that is not the console'
   await page.context().close();
 });
 
-const pages = ["/overview", "/policies", "/policies/new", "/policies/default/books", "/gateways"] as const;
+const pages = [
+  "/overview",
+  "/policies",
+  "/policies/new",
+  "/policies/default/books",
+  "/history",
+  "/history/1",
+  "/gateways",
+] as const;
 
 it.each(["light", "dark"] as const)(
   "every page is accessible and fits 390 px: %s, both languages",

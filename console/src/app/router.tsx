@@ -8,6 +8,7 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
+import { readHistorySearch } from "../pages/history/history-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
@@ -62,6 +63,17 @@ const newPolicy = createRoute({
   validateSearch: readNewPolicySearch,
   component: lazyRouteComponent(() => import("../pages/policies/new-policy-page.tsx"), "NewPolicyPage"),
 });
+const history = createRoute({
+  getParentRoute: () => shell,
+  path: "/history",
+  validateSearch: readHistorySearch,
+  component: lazyRouteComponent(() => import("../pages/history/history-page.tsx"), "HistoryPage"),
+});
+const revision = createRoute({
+  getParentRoute: () => shell,
+  path: "/history/$revision",
+  component: lazyRouteComponent(() => import("../pages/history/revision-page.tsx"), "RevisionPage"),
+});
 const gateways = createRoute({
   getParentRoute: () => shell,
   path: "/gateways",
@@ -71,7 +83,7 @@ const gateways = createRoute({
 const routeTree = root.addChildren([
   home,
   signIn,
-  shell.addChildren([overview, policies, newPolicy, policy, gateways]),
+  shell.addChildren([overview, policies, newPolicy, policy, history, revision, gateways]),
 ]);
 
 /** A sign-in leads back to a page of the console, and nowhere else. */

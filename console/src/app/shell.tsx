@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
-import { Activity, ListChecks, type LucideIcon, Menu, Server } from "lucide-react";
+import { Activity, History, ListChecks, type LucideIcon, Menu, Server } from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, RequestError } from "../api/client.ts";
@@ -22,7 +22,13 @@ const groups = [
       { to: "/gateways", word: "gateways", Icon: Server },
     ],
   },
-  { word: "change", places: [{ to: "/policies", word: "policies", Icon: ListChecks }] },
+  {
+    word: "change",
+    places: [
+      { to: "/policies", word: "policies", Icon: ListChecks },
+      { to: "/history", word: "history", Icon: History },
+    ],
+  },
 ] as const satisfies readonly Group[];
 
 interface Group {

@@ -7,6 +7,7 @@ import dialog from "./en/dialog.json";
 import editor from "./en/editor.json";
 import forecast from "./en/forecast.json";
 import gateways from "./en/gateways.json";
+import history from "./en/history.json";
 import newPolicy from "./en/newPolicy.json";
 import notices from "./en/notices.json";
 import overview from "./en/overview.json";
@@ -26,6 +27,7 @@ export default {
   editor,
   forecast,
   gateways,
+  history,
   newPolicy,
   notices,
   overview,

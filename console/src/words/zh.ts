@@ -7,6 +7,7 @@ import dialog from "./zh/dialog.json";
 import editor from "./zh/editor.json";
 import forecast from "./zh/forecast.json";
 import gateways from "./zh/gateways.json";
+import history from "./zh/history.json";
 import newPolicy from "./zh/newPolicy.json";
 import notices from "./zh/notices.json";
 import overview from "./zh/overview.json";
@@ -26,6 +27,7 @@ export default {
   editor,
   forecast,
   gateways,
+  history,
   newPolicy,
   notices,
   overview,

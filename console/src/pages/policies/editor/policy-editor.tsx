@@ -137,13 +137,15 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
             change={(path, value) => setDraft((old) => withField(old, path, value))}
           />
         </fieldset>
-        <div className="card">
-          <h2>{t("yaml")}</h2>
-          <YamlEditor draft={draft} isReadOnly={!mayEdit} onText={(text) => setDraft(draftOfText(text))} />
-          <Faults faults={faults} />
+        <div className="side">
+          <div className="card">
+            <h2>{t("yaml")}</h2>
+            <YamlEditor draft={draft} isReadOnly={!mayEdit} onText={(text) => setDraft(draftOfText(text))} />
+            <Faults faults={faults} />
+          </div>
+          <ForecastPanel app={app} draft={faults.length === 0 ? draft.document : undefined} inForce={base?.document} />
         </div>
       </div>
-      <ForecastPanel app={app} draft={faults.length === 0 ? draft.document : undefined} inForce={base?.document} />
       {error === undefined ? null : <Refusal error={error} />}
       {shownRevision === undefined ? null : <Applied revision={shownRevision} />}
       {stored?.warnings.map((warning) =>

@@ -30,6 +30,8 @@ export const durations = [10, 60, 600, 3_600, 86_400] as const;
 const mostClients = 1_000;
 /** So many take the simulation less than 200 ms. */
 const mostPlayed = 100_000;
+/** Fewer would show nothing. */
+const leastPlayed = 60;
 const microsecondsPerSecond = 1_000_000;
 
 /** @returns twice what the first limit admits, for at least one of its windows: so one sees it refuse */
@@ -40,7 +42,7 @@ export function suggestedFor(document: Json): Chosen {
     (parseDuration(typeof window === "string" ? window : "1s") ?? microsecondsPerSecond) / microsecondsPerSecond;
   const durationSeconds = durations.find((seconds) => seconds >= windowSeconds) ?? 86_400;
   const wanted = (2 * (typeof quota === "number" ? quota : 10)) / Math.max(windowSeconds, 0.001);
-  const perSecond = Math.max(1 / 60, Math.min(wanted, mostPlayed / durationSeconds / 2));
+  const perSecond = Math.max(leastPlayed / durationSeconds, Math.min(wanted, mostPlayed / durationSeconds / 2));
   return {
     kind: "two-peaks",
     perSecond: perSecond < 1 ? Math.ceil(perSecond * 60) / 60 : Math.ceil(perSecond),
