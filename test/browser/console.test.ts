@@ -118,6 +118,7 @@ it.each(["light", "dark"] as const)(
         await page.goto(`${system.controlUrl}${path}`);
         await page.getByRole("heading", { level: 1 }).waitFor();
         await page.locator(".card").first().waitFor();
+        await page.waitForFunction(() => document.querySelector(".loading") === null);
         await check(`${path} ${language}`);
       }
     }

@@ -84,6 +84,8 @@ it("form and YAML are in step, and a dry run changes nothing", async () => {
   await expect.poll(() => page.getByLabel("Description").inputValue()).toBe("by hand");
   await page.keyboard.type("mo");
   await page.getByRole("option", { name: "mode" }).waitFor();
+  // A list that has just opened takes no Enter for 75 ms, as nobody can have meant it.
+  await page.waitForTimeout(100);
   await page.keyboard.press("Enter");
   await page.keyboard.type("neverhood");
   await page

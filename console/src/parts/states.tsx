@@ -8,7 +8,7 @@ import { RequestError } from "../api/client.ts";
 export function Loading() {
   const t = useTranslations("states");
   return (
-    <p className="state" role="status">
+    <p className="state loading" role="status">
       {t("loading")}
     </p>
   );

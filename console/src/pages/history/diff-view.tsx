@@ -13,7 +13,7 @@ export function DiffView({ changes }: { changes: readonly DocumentChange[] }) {
     const title = t("changed", { what: t(`kinds.${kind}`), name, change: t(`changes.${change}`) });
     return (
       <section key={`${kind} ${app} ${name}`} aria-label={title}>
-        <h3>{title}</h3>
+        <h2>{title}</h2>
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
         <pre className="diff" tabIndex={0}>
           {diffLinesOf(text).map((line) => (

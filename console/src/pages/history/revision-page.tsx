@@ -46,7 +46,7 @@ export function RevisionPage() {
           <p className="quiet">
             {revision.who} · <Moment at={revision.at} />
           </p>
-          {diff === undefined ? null : <DiffView changes={diff.changes} />}
+          {diff === undefined ? <Loading /> : <DiffView changes={diff.changes} />}
           {mayEdit && revision.app !== undefined ? (
             <div className="actions">
               {revision.policy === undefined ? null : (
