@@ -93,8 +93,15 @@ const pages = [
   "/policies",
   "/policies/new",
   "/policies/default/books",
+  "/keys",
+  "/keys?policy=books",
+  "/templates",
+  "/bans",
   "/history",
   "/history/1",
+  "/audit",
+  "/members",
+  "/tokens",
   "/gateways",
 ] as const;
 

@@ -1,8 +1,8 @@
 // The history's filters and diffs.
 
 import { expect, it } from "vitest";
-import { diffLinesOf } from "../../console/src/pages/history/diff-lines.ts";
 import { isShown, readHistorySearch } from "../../console/src/pages/history/history-search.ts";
+import { diffLinesOf } from "../../console/src/parts/diff/diff-lines.ts";
 
 it("shows of a diff what was added, removed and stayed, without the names of files", () => {
   const diff = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n name: books\n-quota: 5\n+quota: 7\n\\ No newline at end of file\n";

@@ -7,9 +7,21 @@ export type Session = Schemas["Session"];
 export type Fleet = Schemas["Fleet"];
 export type Gateway = Fleet["gateways"][number];
 export type ListedPolicy = Schemas["PolicyPage"]["policies"][number];
+export type Template = Schemas["TemplatePage"]["templates"][number];
 export type TrafficPoint = Schemas["Traffic"]["points"][number];
 
 const pageSize = 1_000;
+
+/** Asks for one page of a list after the other. @returns all of them */
+async function everyPage<Page extends { readonly next?: string }>(
+  ask: (query: { limit: number; after?: string }) => Promise<Page>,
+): Promise<Page[]> {
+  const pages: Page[] = [];
+  for (let after: string | undefined = ""; after !== undefined; after = pages.at(-1)?.next) {
+    pages.push(await ask({ limit: pageSize, ...(after && { after }) }));
+  }
+  return pages;
+}
 
 export const sessionQuery = queryOptions({
   queryKey: ["session"],
@@ -24,15 +36,8 @@ export const sessionQuery = queryOptions({
 export const appsQuery = queryOptions({
   queryKey: ["apps"],
   queryFn: async ({ signal }) => {
-    const apps: Schemas["App"][] = [];
-    for (let after: string | undefined = ""; after !== undefined; ) {
-      const page: Schemas["AppPage"] = await answerOf(
-        api.GET("/api/v1/apps", { params: { query: { limit: pageSize, ...(after && { after }) } }, signal }),
-      );
-      apps.push(...page.apps);
-      after = page.next;
-    }
-    return apps;
+    const pages = await everyPage((query) => answerOf(api.GET("/api/v1/apps", { params: { query }, signal })));
+    return pages.flatMap(({ apps }) => apps);
   },
 });
 
@@ -52,18 +57,10 @@ export const policiesQuery = (app: string) =>
   queryOptions({
     queryKey: ["policies", app],
     queryFn: async ({ signal }) => {
-      const policies: ListedPolicy[] = [];
-      for (let after: string | undefined = ""; after !== undefined; ) {
-        const page: Schemas["PolicyPage"] = await answerOf(
-          api.GET("/api/v1/apps/{app}/policies", {
-            params: { path: { app }, query: { limit: pageSize, ...(after && { after }) } },
-            signal,
-          }),
-        );
-        policies.push(...page.policies);
-        after = page.next;
-      }
-      return policies;
+      const pages = await everyPage((query) =>
+        answerOf(api.GET("/api/v1/apps/{app}/policies", { params: { path: { app }, query }, signal })),
+      );
+      return pages.flatMap(({ policies }) => policies);
     },
   });
 
@@ -75,6 +72,59 @@ export const policyQuery = (app: string, policy: string) =>
       const { response } = await asked;
       return { document: await answerOf(asked), etag: response.headers.get("etag") ?? "" };
     },
+  });
+
+export const bansQuery = (app: string) =>
+  queryOptions({
+    queryKey: ["bans", app],
+    queryFn: async ({ signal }) => {
+      const pages = await everyPage((query) =>
+        answerOf(api.GET("/api/v1/apps/{app}/bans", { params: { path: { app }, query }, signal })),
+      );
+      return pages.flatMap(({ bans }) => bans);
+    },
+  });
+
+export const templatesQuery = (app: string) =>
+  queryOptions({
+    queryKey: ["templates", app],
+    queryFn: async ({ signal }) => {
+      const pages = await everyPage((query) =>
+        answerOf(api.GET("/api/v1/apps/{app}/templates", { params: { path: { app }, query }, signal })),
+      );
+      return pages.flatMap(({ templates }) => templates);
+    },
+  });
+
+export const membersQuery = queryOptions({
+  queryKey: ["members"],
+  queryFn: async ({ signal }) => {
+    const pages = await everyPage((query) => answerOf(api.GET("/api/v1/members", { params: { query }, signal })));
+    return pages.flatMap(({ members }) => members);
+  },
+});
+
+export const tokensQuery = queryOptions({
+  queryKey: ["tokens"],
+  queryFn: async ({ signal }) => {
+    const pages = await everyPage((query) => answerOf(api.GET("/api/v1/tokens", { params: { query }, signal })));
+    return pages.flatMap(({ tokens }) => tokens);
+  },
+});
+
+/** The policies of an app with most refusals in the last hour. */
+export const busyQuery = (app: string, limit: number) =>
+  queryOptions({
+    queryKey: ["busy", app, limit],
+    queryFn: ({ signal }) =>
+      answerOf(
+        api.GET("/api/v1/apps/{app}/traffic/policies", {
+          // Of an hour and not more, by the control plane's clock: the whole hour might be over when it is asked for.
+          params: { path: { app }, query: { since: "59m", limit } },
+          signal,
+        }),
+      ),
+    refetchInterval: 5_000,
   });
 
 export const trafficQuery = (app: string, since: string) =>

@@ -3515,6 +3515,56 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/apps/{app}/traffic/policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the policies of an app that admitted or refused most, with what they refused by minute */
+        get: {
+            parameters: {
+                query?: {
+                    by?: "refused" | "admitted";
+                    /** @example 15m */
+                    since?: string;
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BusyPolicies"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -4146,6 +4196,22 @@ export interface components {
                 shadowRefused: number;
                 delayed: number;
                 degraded: number;
+            }[];
+        };
+        BusyPolicies: {
+            app: string;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            policies: {
+                policy: string;
+                admitted: number;
+                refused: number;
+                shadowRefused: number;
+                delayed: number;
+                degraded: number;
+                refusedByMinute: number[];
             }[];
         };
         Member: {

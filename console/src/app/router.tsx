@@ -8,7 +8,9 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
+import { readAuditSearch } from "../pages/audit/audit-search.ts";
 import { readHistorySearch } from "../pages/history/history-search.ts";
+import { readKeysSearch } from "../pages/keys/keys-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
@@ -63,6 +65,18 @@ const newPolicy = createRoute({
   validateSearch: readNewPolicySearch,
   component: lazyRouteComponent(() => import("../pages/policies/new-policy-page.tsx"), "NewPolicyPage"),
 });
+const keys = createRoute({
+  getParentRoute: () => shell,
+  path: "/keys",
+  validateSearch: readKeysSearch,
+  component: lazyRouteComponent(() => import("../pages/keys/keys-page.tsx"), "KeysPage"),
+});
+const bans = createRoute({
+  getParentRoute: () => shell,
+  path: "/bans",
+  validateSearch: readAppSearch,
+  component: lazyRouteComponent(() => import("../pages/bans/bans-page.tsx"), "BansPage"),
+});
 const history = createRoute({
   getParentRoute: () => shell,
   path: "/history",
@@ -79,11 +93,53 @@ const gateways = createRoute({
   path: "/gateways",
   component: lazyRouteComponent(() => import("../pages/gateways/gateways-page.tsx"), "GatewaysPage"),
 });
+const gateway = createRoute({
+  getParentRoute: () => shell,
+  path: "/gateways/$gateway",
+  component: lazyRouteComponent(() => import("../pages/gateways/gateway-page.tsx"), "GatewayPage"),
+});
+const templates = createRoute({
+  getParentRoute: () => shell,
+  path: "/templates",
+  validateSearch: readAppSearch,
+  component: lazyRouteComponent(() => import("../pages/templates/templates-page.tsx"), "TemplatesPage"),
+});
+const audit = createRoute({
+  getParentRoute: () => shell,
+  path: "/audit",
+  validateSearch: readAuditSearch,
+  component: lazyRouteComponent(() => import("../pages/audit/audit-page.tsx"), "AuditPage"),
+});
+const members = createRoute({
+  getParentRoute: () => shell,
+  path: "/members",
+  component: lazyRouteComponent(() => import("../pages/members/members-page.tsx"), "MembersPage"),
+});
+const tokens = createRoute({
+  getParentRoute: () => shell,
+  path: "/tokens",
+  component: lazyRouteComponent(() => import("../pages/tokens/tokens-page.tsx"), "TokensPage"),
+});
 
 const routeTree = root.addChildren([
   home,
   signIn,
-  shell.addChildren([overview, policies, newPolicy, policy, history, revision, gateways]),
+  shell.addChildren([
+    overview,
+    keys,
+    gateways,
+    gateway,
+    policies,
+    newPolicy,
+    policy,
+    templates,
+    bans,
+    history,
+    revision,
+    audit,
+    members,
+    tokens,
+  ]),
 ]);
 
 /** A sign-in leads back to a page of the console, and nowhere else. */

@@ -2,7 +2,20 @@
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
-import { Activity, History, ListChecks, type LucideIcon, Menu, Server } from "lucide-react";
+import {
+  Activity,
+  Ban,
+  Files,
+  History,
+  KeyRound,
+  ListChecks,
+  type LucideIcon,
+  Menu,
+  ScrollText,
+  Server,
+  Ticket,
+  Users,
+} from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, RequestError } from "../api/client.ts";
@@ -19,6 +32,7 @@ const groups = [
     word: "watch",
     places: [
       { to: "/overview", word: "overview", Icon: Activity },
+      { to: "/keys", word: "keys", Icon: KeyRound },
       { to: "/gateways", word: "gateways", Icon: Server },
     ],
   },
@@ -26,7 +40,17 @@ const groups = [
     word: "change",
     places: [
       { to: "/policies", word: "policies", Icon: ListChecks },
+      { to: "/templates", word: "templates", Icon: Files },
+      { to: "/bans", word: "bans", Icon: Ban },
       { to: "/history", word: "history", Icon: History },
+    ],
+  },
+  {
+    word: "people",
+    places: [
+      { to: "/audit", word: "audit", Icon: ScrollText, forOwners: true },
+      { to: "/members", word: "members", Icon: Users, forOwners: true },
+      { to: "/tokens", word: "tokens", Icon: Ticket },
     ],
   },
 ] as const satisfies readonly Group[];

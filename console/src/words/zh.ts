@@ -2,12 +2,17 @@
 
 import apps from "./zh/apps.json";
 import attention from "./zh/attention.json";
+import audit from "./zh/audit.json";
+import bans from "./zh/bans.json";
 import conflict from "./zh/conflict.json";
 import dialog from "./zh/dialog.json";
+import diff from "./zh/diff.json";
 import editor from "./zh/editor.json";
 import forecast from "./zh/forecast.json";
 import gateways from "./zh/gateways.json";
 import history from "./zh/history.json";
+import keys from "./zh/keys.json";
+import members from "./zh/members.json";
 import newPolicy from "./zh/newPolicy.json";
 import notices from "./zh/notices.json";
 import overview from "./zh/overview.json";
@@ -17,17 +22,24 @@ import refusal from "./zh/refusal.json";
 import shell from "./zh/shell.json";
 import signIn from "./zh/signIn.json";
 import states from "./zh/states.json";
+import templates from "./zh/templates.json";
+import tokens from "./zh/tokens.json";
 import traffic from "./zh/traffic.json";
 
 export default {
   apps,
   attention,
+  audit,
+  bans,
   conflict,
   dialog,
+  diff,
   editor,
   forecast,
   gateways,
   history,
+  keys,
+  members,
   newPolicy,
   notices,
   overview,
@@ -37,5 +49,7 @@ export default {
   shell,
   signIn,
   states,
+  templates,
+  tokens,
   traffic,
 };

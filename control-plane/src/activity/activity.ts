@@ -48,6 +48,15 @@ export interface CountedTraffic {
   readonly policy?: string | undefined;
 }
 
+export interface BusyPolicy {
+  readonly policy: string;
+  /** The beginning of the first minute. */
+  readonly sinceMs: number;
+  readonly counts: TrafficCounts;
+  /** Those in which something was decided, in order. */
+  readonly minutes: readonly TrafficPoint[];
+}
+
 /** The traffic of a minute: of an app by "app/", of a policy by "app/policy", in the order of `trafficCounts`. */
 export type KeptMinute = readonly { readonly name: string; readonly counts: readonly number[] }[];
 
@@ -99,6 +108,27 @@ export class Activity {
   /** Whether nothing that happened since then had to give way to what happened later. */
   isComplete({ policy }: CountedTraffic, step: Step, sinceMs: number): boolean {
     return (policy === undefined ? this.#ofApps : this.#ofPolicies).isComplete(step, sinceMs);
+  }
+
+  /**
+   * Returns the policies of an app with the most of `by` from the minute of `fromMs` on, those with most first. Policies that were
+   * deleted meanwhile are among them.
+   */
+  busiest(app: string, by: KeyResult, fromMs: number, limit: number): BusyPolicy[] {
+    const sinceMs = minuteOf(fromMs);
+    const untilMs = this.#now() + 1;
+    const beginning = `${app}/`;
+    const busy: BusyPolicy[] = [];
+    for (const name of this.#ofPolicies.names(beginning)) {
+      const minutes = this.#ofPolicies.points(name, "minute", sinceMs, untilMs);
+      if (minutes.length === 0) continue;
+      const counts = Object.fromEntries(
+        trafficCounts.map((what) => [what, minutes.reduce((sum, minute) => sum + minute[what], 0)]),
+      ) as unknown as TrafficCounts;
+      busy.push({ policy: name.slice(beginning.length), sinceMs, counts, minutes });
+    }
+    busy.sort((a, b) => b.counts[by] - a.counts[by] || (a.policy < b.policy ? -1 : 1));
+    return busy.slice(0, limit);
   }
 
   topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {

@@ -96,6 +96,11 @@ export class Traffic {
     return points;
   }
 
+  /** Returns the names of which something is kept, and that begin so. */
+  names(beginning: string): string[] {
+    return [...this.#series.minute.chunks.keys()].filter((name) => name.startsWith(beginning));
+  }
+
   /** Returns what was decided in the minute at `atMs`, by name. */
   minute(atMs: number): [string, TrafficCounts][] {
     const names = [...this.#series.minute.chunks.keys()];

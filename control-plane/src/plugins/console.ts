@@ -7,7 +7,20 @@ import type { FastifyReply } from "fastify";
 import fp from "fastify-plugin";
 
 /** The URLs of pages, besides those beneath them. console/src/app/router.tsx has the same. */
-export const consolePaths = ["/", "/sign-in", "/overview", "/policies", "/history", "/gateways"] as const;
+export const consolePaths = [
+  "/",
+  "/sign-in",
+  "/overview",
+  "/keys",
+  "/gateways",
+  "/policies",
+  "/templates",
+  "/bans",
+  "/history",
+  "/audit",
+  "/members",
+  "/tokens",
+] as const;
 
 /** Nothing runs that is not a file of the console, and the page talks to nobody but this control plane. */
 const contentSecurityPolicy = [

@@ -2,12 +2,14 @@
 
 import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
+import type { BusyPolicy } from "../activity/activity.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import type { Step, TrafficPoint } from "../activity/traffic.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { type Caller, hasRight } from "../rights/caller.ts";
 import { appSegment, limitParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
+import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { readMoment, sinceParameter } from "../schemas/since-parameter.ts";
 import { getApp } from "../storage/apps.ts";
@@ -15,6 +17,7 @@ import { getPolicy } from "../storage/policies.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
 const tags = ["activity"];
+const minuteMs = 60_000;
 const hourMs = 3_600_000;
 /** What happens is counted in the middle of the report that it is in. */
 const reportMs = 2_000;
@@ -34,6 +37,14 @@ const stepParameter = {
     "Return one point for each second, which are kept for an hour, or for each minute, which are kept for a day. " +
     "Default: seconds if `since` is within the last hour.",
   "x-expected": "second or minute",
+} as const;
+
+const byParameter = {
+  type: "string",
+  enum: ["refused", "admitted"],
+  default: "refused",
+  description: "List the policies with most of these first.",
+  "x-expected": "refused or admitted",
 } as const;
 
 export default async function activityRoutes(app: FastifyInstance): Promise<void> {
@@ -106,6 +117,43 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       };
     },
   );
+
+  app.get<{ Params: { app: string }; Querystring: { by: KeyResult; since: string; limit: number } }>(
+    "/apps/:app/traffic/policies",
+    {
+      config: { access: "read", refuses: ["app-not-found"] },
+      schema: {
+        tags,
+        summary: "List the policies of an app that admitted or refused most, with what they refused by minute",
+        description:
+          "Of the last hour at most. Policies without a decision in this time are left out; policies that were deleted in it are not.",
+        params,
+        querystring: querySchema({
+          by: byParameter,
+          since: sinceParameter,
+          limit: limitParameter,
+        }),
+        response: answers({ 200: "BusyPolicies" }),
+      },
+    },
+    async (request) => {
+      const { app: name } = request.params;
+      const { by, since, limit } = request.query;
+      const { createdAtMs } = await getApp(app.database, name);
+      const now = app.now();
+      const sinceMs = readMoment("since", since, now);
+      if (sinceMs < now - hourMs) {
+        throw invalidRequest({ path: "since", expected: "a time within the last hour", got: JSON.stringify(since) });
+      }
+      const fromMs = Math.max(sinceMs, createdAtMs - reportMs);
+      return {
+        app: name,
+        since: new Date(beginningOf("minute", fromMs)).toISOString(),
+        until: new Date(now).toISOString(),
+        policies: app.activity.busiest(name, by, fromMs, limit).map((busy) => showBusy(busy, now)),
+      };
+    },
+  );
 }
 
 export interface AskedPolicy {
@@ -151,6 +199,12 @@ export function showPoint({ atMs, ...counts }: TrafficPoint) {
   return { at: new Date(atMs).toISOString(), ...counts };
 }
 
+function showBusy({ policy, sinceMs, counts, minutes }: BusyPolicy, nowMs: number) {
+  const refusedByMinute = new Array<number>(Math.floor((nowMs - sinceMs) / minuteMs) + 1).fill(0);
+  for (const { atMs, refused } of minutes) refusedByMinute[(atMs - sinceMs) / minuteMs] = refused;
+  return { policy, ...counts, refusedByMinute };
+}
+
 function beginningOf(step: Step, atMs: number): number {
-  return atMs - (atMs % (step === "second" ? 1_000 : 60_000));
+  return atMs - (atMs % (step === "second" ? 1_000 : minuteMs));
 }

@@ -320,6 +320,30 @@ const traffic = {
   ),
 };
 
+const busyPolicies = {
+  $id: "BusyPolicies",
+  ...object({
+    app: text,
+    since: { ...time, description: "The beginning of the first minute." },
+    until: time,
+    policies: {
+      type: "array",
+      items: object({
+        policy: text,
+        admitted: count,
+        refused: count,
+        shadowRefused: { ...count, description: "What the policy would have refused if it were not in shadow mode." },
+        delayed: { ...count, description: "Requests that had to wait. They are among those admitted." },
+        degraded: {
+          ...count,
+          description: "Requests that Redis did not decide. They are also counted by their result.",
+        },
+        refusedByMinute: { type: "array", items: count, description: "From the minute of `since` to that of `until`." },
+      }),
+    },
+  }),
+};
+
 const auditPage = {
   $id: "AuditPage",
   ...object(
@@ -662,6 +686,7 @@ export const sharedSchemas = [
   auditPage,
   topKeys,
   traffic,
+  busyPolicies,
   member,
   memberChange,
   memberPage,
@@ -699,6 +724,7 @@ export type SharedSchema =
   | "AuditPage"
   | "TopKeys"
   | "Traffic"
+  | "BusyPolicies"
   | "Member"
   | "MemberChange"
   | "MemberPage"

@@ -121,6 +121,24 @@ describe("traffic", () => {
     expect(await seen()).toEqual([0, 0, 0, 0, 0]);
   });
 
+  it("is shown by policy, the busiest first", async () => {
+    const running = await startWithPolicy();
+    await running.call("PUT", "/apps/shop/policies/pens", { body: { ...policy, name: "pens" } });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({ allowed: 7, refused: 2 }));
+    gateway.say(report({ allowed: 1, refused: 5 }, [], "pens"));
+    const busiest = async (query: string) =>
+      (await running.call("GET", `/apps/shop/traffic/policies${query}`)).body.policies as Record<string, unknown>[];
+    await until("both are shown", 30_000, async () => (await busiest("")).length === 2);
+    const [pens, books] = await busiest("");
+    expect(pens).toMatchObject({ policy: "pens", admitted: 1, refused: 5 });
+    expect(books).toMatchObject({ policy: "books", admitted: 7, refused: 2 });
+    const minutes = pens?.["refusedByMinute"] as number[];
+    expect(minutes.length).toBeGreaterThanOrEqual(16);
+    expect(minutes.reduce((sum, refused) => sum + refused, 0)).toBe(5);
+    expect(await busiest("?by=admitted&limit=1")).toEqual([books]);
+  });
+
   it("is shown since any time that can be said", async () => {
     const { call } = await startWithPolicy();
     for (const since of ["366d", "99999999999d", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]) {
@@ -135,6 +153,9 @@ describe("traffic", () => {
     ["/apps/shop/traffic?since=2026-11-23T12:00:00", 400, "invalid-request"],
     ["/apps/shop/traffic?since=2026-02-30T12:00:00Z", 400, "invalid-request"],
     ["/apps/shop/traffic?step=hour", 400, "invalid-request"],
+    ["/apps/none/traffic/policies", 404, "app-not-found"],
+    ["/apps/shop/traffic/policies?by=delayed", 400, "invalid-request"],
+    ["/apps/shop/traffic/policies?since=2h", 400, "invalid-request"],
     ["/apps/shop/top", 400, "invalid-request"],
     ["/apps/shop/top?policy=pens", 404, "policy-not-found"],
     ["/apps/shop/top?policy=books&window=day", 400, "invalid-request"],

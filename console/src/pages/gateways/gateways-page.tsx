@@ -1,6 +1,7 @@
 // The gateways: which are connected, what they enforce, and how they are.
 
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useTranslations } from "use-intl";
 import { fleetQuery, type Gateway } from "../../api/queries.ts";
 import { Moment } from "../../parts/moment.tsx";
@@ -41,7 +42,11 @@ function Row({ gateway }: { gateway: Gateway }) {
   const state = gateway.connected ? (gateway.alarm ?? "connected") : "away";
   return (
     <tr>
-      <th scope="row">{gateway.id}</th>
+      <th scope="row">
+        <Link to="/gateways/$gateway" params={{ gateway: gateway.id }}>
+          {gateway.id}
+        </Link>
+      </th>
       <td>
         <span className={state === "connected" ? "good" : "bad"}>{t(`states.${state}`)}</span>
       </td>

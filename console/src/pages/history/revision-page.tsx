@@ -5,11 +5,10 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
+import { DiffView } from "../../parts/diff/diff-view.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
-import { DiffView } from "./diff-view.tsx";
-import "./history.css";
 import { RollbackDialog, type Target } from "./rollback-dialog.tsx";
 
 const route = getRouteApi("/shell/history/$revision");

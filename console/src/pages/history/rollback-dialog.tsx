@@ -4,9 +4,9 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
+import { DiffView } from "../../parts/diff/diff-view.tsx";
 import { useTell } from "../../parts/notices.tsx";
 import { Failed, Loading } from "../../parts/states.tsx";
-import { DiffView } from "./diff-view.tsx";
 
 export interface Target {
   readonly app: string;

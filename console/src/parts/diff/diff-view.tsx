@@ -3,11 +3,12 @@
 import { useTranslations } from "use-intl";
 import type { Schemas } from "../../api/client.ts";
 import { diffLinesOf } from "./diff-lines.ts";
+import "./diff.css";
 
 export type DocumentChange = Schemas["Diff"]["changes"][number];
 
 export function DiffView({ changes }: { changes: readonly DocumentChange[] }) {
-  const t = useTranslations("history");
+  const t = useTranslations("diff");
   if (changes.length === 0) return <p className="quiet">{t("noDifference")}</p>;
   return changes.map(({ kind, app, name, change, text }) => {
     const title = t("changed", { what: t(`kinds.${kind}`), name, change: t(`changes.${change}`) });

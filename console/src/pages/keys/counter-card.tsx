@@ -1,0 +1,199 @@
+// One key of a policy: what each limit has left, at every place that counts, what refuses the key, and what one can do about it.
+
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { useFormatter, useTranslations } from "use-intl";
+import { answerOf, api, type Schemas } from "../../api/client.ts";
+import { bansQuery } from "../../api/queries.ts";
+import { useRights } from "../../parts/rights.ts";
+import { Sparkline } from "../../parts/sparkline.tsx";
+import { Failed, Loading } from "../../parts/states.tsx";
+import { Table } from "../../parts/table.tsx";
+import { BanDialog } from "../bans/ban-dialog.tsx";
+import { bansOfKey } from "../bans/bans-of-key.ts";
+import { UnbanDialog } from "../bans/unban-dialog.tsx";
+import {
+  type Counter,
+  type Place,
+  placesOf,
+  type Reading,
+  refusing,
+  seriesName,
+  withReading,
+} from "./counter-state.ts";
+import { ResetDialog } from "./reset-dialog.tsx";
+import { TopUpDialog } from "./top-up-dialog.tsx";
+
+const followEveryMs = 5_000;
+
+export function CounterCard({
+  app,
+  document,
+  asked,
+}: {
+  app: string;
+  document: Schemas["Policy"];
+  asked: readonly string[];
+}) {
+  const t = useTranslations("keys");
+  const { mayEdit } = useRights(app);
+  const policy = document.name;
+  const [follows, setFollows] = useState(false);
+  const [open, setOpen] = useState<"reset" | "top-up" | "ban" | Schemas["Ban"]>();
+  const [readings, setReadings] = useState<readonly Reading[]>([]);
+  const { data, dataUpdatedAt, error, isPending, refetch } = useQuery({
+    queryKey: ["counter", app, policy, asked],
+    queryFn: ({ signal }) =>
+      answerOf(
+        api.GET("/api/v1/apps/{app}/counters", {
+          params: { path: { app }, query: { policy, key: [JSON.stringify(asked)], literal: true } },
+          signal,
+        }),
+      ),
+    refetchInterval: follows ? followEveryMs : false,
+    // Every look is in the audit trail: none that nobody asked for.
+    refetchOnWindowFocus: false,
+    refetchOnReconnect: false,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  const { data: bans } = useQuery(bansQuery(app));
+  useEffect(() => {
+    if (data !== undefined) setReadings((old) => withReading(old, data, dataUpdatedAt));
+  }, [data, dataUpdatedAt]);
+  const close = () => setOpen(undefined);
+  const own = bansOfKey(bans ?? [], policy, data?.key ?? asked);
+  return (
+    <section className="card" aria-label={t("counter")}>
+      <div className="heading">
+        <h2>{t("counterOf", { key: shownKey(data?.key ?? asked, t("noParts")) })}</h2>
+        <label className="choice">
+          <input type="checkbox" checked={follows} onChange={(e) => setFollows(e.target.checked)} /> {t("follow")}
+        </label>
+      </div>
+      {isPending ? <Loading /> : null}
+      {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
+      {data === undefined ? null : (
+        <>
+          <Why counter={data} document={document} bans={own} />
+          {placesOf(data).map((place) => (
+            <PlaceTable key={place.gateway ?? ""} place={place} readings={readings} />
+          ))}
+          {data.gateways.length === 0 && data.scope === "node" ? <p className="quiet">{t("noGateway")}</p> : null}
+          <div className="actions">
+            <button type="button" onClick={() => void refetch()}>
+              {t("lookAgain")}
+            </button>
+            {mayEdit ? (
+              <>
+                <button type="button" onClick={() => setOpen("top-up")}>
+                  {t("topUp")}
+                </button>
+                <button type="button" onClick={() => setOpen("reset")}>
+                  {t("reset")}
+                </button>
+                {own[0] === undefined ? (
+                  <button type="button" className="danger" onClick={() => setOpen("ban")}>
+                    {t("ban")}
+                  </button>
+                ) : (
+                  <button type="button" className="danger" onClick={() => setOpen(own[0])}>
+                    {t("unban")}
+                  </button>
+                )}
+              </>
+            ) : null}
+          </div>
+        </>
+      )}
+      {open === "ban" ? <BanDialog app={app} banned={{ document, key: asked }} onClose={close} /> : null}
+      {open === "reset" ? <ResetDialog app={app} policy={policy} asked={asked} onClose={close} /> : null}
+      {open === "top-up" ? <TopUpDialog app={app} document={document} asked={asked} onClose={close} /> : null}
+      {typeof open === "object" ? <UnbanDialog app={app} ban={open} onClose={close} /> : null}
+    </section>
+  );
+}
+
+export function shownKey(key: readonly string[], none: string): string {
+  return key.length === 0 ? none : key.map((value) => (value === "" ? '""' : value)).join(" · ");
+}
+
+function Why({
+  counter,
+  document,
+  bans,
+}: {
+  counter: Counter;
+  document: Schemas["Policy"];
+  bans: readonly Schemas["Ban"][];
+}) {
+  const t = useTranslations("keys");
+  const format = useFormatter();
+  const cost =
+    typeof document.cost === "number" ? document.cost : "default" in document.cost ? document.cost.default : 1;
+  const moment = (at: Date) => format.dateTime(at, { dateStyle: "medium", timeStyle: "medium" });
+  const reasons = placesOf(counter).flatMap(({ gateway, limits }) =>
+    refusing(limits, document.limits, cost).map(({ limit, atMostSeconds }) => {
+      const where = gateway ?? "Redis";
+      if (atMostSeconds === undefined) return t("refusedUntilFree", { limit, where });
+      const at = new Date(Date.now() + atMostSeconds * 1_000);
+      return t("refusedBy", { limit, where, until: moment(at) });
+    }),
+  );
+  const banned = bans.map(({ until, reason }) =>
+    reason === undefined || reason === ""
+      ? t("bannedUntil", { until: moment(new Date(until)) })
+      : t("bannedBecause", { until: moment(new Date(until)), reason }),
+  );
+  const all = document.mode === "off" ? [] : [...banned, ...reasons];
+  if (document.mode === "off") return <p>{t("isOff")}</p>;
+  if (all.length === 0) return <p className="good">{t("admitted")}</p>;
+  return (
+    <>
+      <ul className="bad reasons">
+        {all.map((one) => (
+          <li key={one}>{one}</li>
+        ))}
+      </ul>
+      {document.mode === "shadow" ? <p>{t("isShadow")}</p> : null}
+    </>
+  );
+}
+
+function PlaceTable({ place: { gateway, state, limits }, readings }: { place: Place; readings: readonly Reading[] }) {
+  const t = useTranslations("keys");
+  const format = useFormatter();
+  const where = gateway ?? "Redis";
+  if (state !== "done") {
+    return (
+      <p>
+        <strong>{where}</strong>: {t(`states.${state}`)}
+      </p>
+    );
+  }
+  return (
+    <Table
+      label={t("at", { where })}
+      columns={[where, t("used"), t("remaining"), t("limit"), t("likeNew"), t("overTime")]}
+    >
+      {limits.map(({ name, used, remaining, limit, resetAfter }) => (
+        <tr key={name}>
+          <th scope="row">{name}</th>
+          <td>
+            <meter value={used} max={Math.max(limit, 1)} high={limit * 0.9} aria-label={t("usedOf", { used, limit })} />{" "}
+            {format.number(used)}
+          </td>
+          <td className={remaining <= 0 ? "bad" : undefined}>{format.number(remaining)}</td>
+          <td>{format.number(limit)}</td>
+          <td>{t("inSeconds", { seconds: resetAfter })}</td>
+          <td>
+            <Sparkline
+              values={readings.map((reading) => reading.used.get(seriesName(gateway, name)) ?? 0)}
+              most={Math.max(limit, 1)}
+              label={t("readings", { count: readings.length })}
+            />
+          </td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
