@@ -46,15 +46,30 @@ const testPackages: readonly SystemPackage[] = [
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
 ];
 
+/** Fonts with which screenshots look as on a usual desktop, and with Chinese. */
+const screenshotPackages: readonly SystemPackage[] = [
+  { name: "fonts-noto-core", file: "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf" },
+  { name: "fonts-wqy-microhei", file: "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc" },
+];
+
+const packagesFor = {
+  run: [],
+  test: testPackages,
+  screenshots: [...testPackages, ...screenshotPackages],
+} as const satisfies Record<string, readonly SystemPackage[]>;
+
 /**
- * @param purpose `run`: what a gateway needs; `test`: also what the tests need
+ * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `screenshots`: also fonts
  * @param nginx SLUICE_NGINX, if it is set
  * @throws SetupError with the command to run, if this process may not install packages
  */
-export async function requireSystemPackages(purpose: "run" | "test", nginx: string | undefined): Promise<void> {
+export async function requireSystemPackages(
+  purpose: keyof typeof packagesFor,
+  nginx: string | undefined,
+): Promise<void> {
   // With OpenResty, or with a binary that the user named, Debian's packages of nginx are not needed.
   const debianNginx = nginx === undefined && findProgram("openresty") === undefined;
-  const wanted = [...(debianNginx ? gatewayPackages : []), ...(purpose === "test" ? testPackages : [])];
+  const wanted = [...(debianNginx ? gatewayPackages : []), ...packagesFor[purpose]];
   const missing = wanted.filter(({ file }) => !existsSync(file)).map(({ name }) => name);
   if (missing.length === 0) return;
 

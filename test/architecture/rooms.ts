@@ -270,7 +270,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   // What a policy would do to traffic, computed by the limiter itself, in a worker of the browser.
   "console/src/forecast": [],
   "console/src/parts": ["console/src/api", "console/src/settings"],
-  "console/src/pages": ["console/src/api", "console/src/forecast", "console/src/parts"],
+  "console/src/pages": ["console/src/api", "console/src/forecast", "console/src/parts", "console/src/settings"],
   "console/src/app": ["console/src/api", "console/src/pages", "console/src/parts", "console/src/settings"],
   "console/src/main.tsx": ["console/src/app"],
   "console/build": [],

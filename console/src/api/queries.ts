@@ -7,6 +7,7 @@ export type Session = Schemas["Session"];
 export type Fleet = Schemas["Fleet"];
 export type Gateway = Fleet["gateways"][number];
 export type ListedPolicy = Schemas["PolicyPage"]["policies"][number];
+export type BusyPolicy = Schemas["BusyPolicies"]["policies"][number];
 export type Template = Schemas["TemplatePage"]["templates"][number];
 export type TrafficPoint = Schemas["Traffic"]["points"][number];
 
@@ -127,14 +128,31 @@ export const busyQuery = (app: string, limit: number) =>
     refetchInterval: 5_000,
   });
 
-export const trafficQuery = (app: string, since: string) =>
+export const trafficQuery = (app: string, since: string, policy?: string) =>
   queryOptions({
-    queryKey: ["traffic", app, since],
+    queryKey: ["traffic", app, policy, since],
     queryFn: ({ signal }) =>
       answerOf(
-        api.GET("/api/v1/apps/{app}/traffic", { params: { path: { app }, query: { since, step: "second" } }, signal }),
+        api.GET("/api/v1/apps/{app}/traffic", {
+          params: { path: { app }, query: { since, step: "second", ...(policy === undefined ? {} : { policy }) } },
+          signal,
+        }),
       ),
     staleTime: Number.POSITIVE_INFINITY,
+  });
+
+/** By minute. @param since a duration before now */
+export const pastTrafficQuery = (app: string, policy: string | undefined, since: string) =>
+  queryOptions({
+    queryKey: ["past-traffic", app, policy, since],
+    queryFn: async ({ signal }) => {
+      const query = { since, step: "minute", ...(policy === undefined ? {} : { policy }) } as const;
+      const { points } = await answerOf(
+        api.GET("/api/v1/apps/{app}/traffic", { params: { path: { app }, query }, signal }),
+      );
+      return points;
+    },
+    refetchInterval: 30_000,
   });
 
 /** What came to a policy in each minute of the last hour. */

@@ -3,7 +3,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
-import { answerOf, api, type Schemas } from "../../api/client.ts";
+import { answerOf, api } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
@@ -13,7 +14,7 @@ const wait = "5s";
 const durations = ["10m", "1h", "1d", "7d", "30d", "365d"] as const;
 
 /** What is banned: a key of a policy; or, undefined, a network that the dialog asks for. */
-export type Banned = { readonly document: Schemas["Policy"]; readonly key: readonly string[] } | undefined;
+export type Banned = { readonly policy: PolicyTerms; readonly key: readonly string[] } | undefined;
 
 export function BanDialog({ app, banned, onClose }: { app: string; banned: Banned; onClose: () => void }) {
   const t = useTranslations("bans");
@@ -22,7 +23,7 @@ export function BanDialog({ app, banned, onClose }: { app: string; banned: Banne
   const [duration, setDuration] = useState<string>("1h");
   const [reason, setReason] = useState("");
   const [cidr, setCidr] = useState("");
-  const what = banned === undefined ? { cidr: cidr.trim() } : { policy: banned.document.name, key: [...banned.key] };
+  const what = banned === undefined ? { cidr: cidr.trim() } : { policy: banned.policy.name, key: [...banned.key] };
   const name = banned === undefined ? t("network") : banned.key.join(" · ");
   const isPattern = banned?.key.some((value) => value.endsWith("*")) ?? false;
   const act = async () => {
@@ -47,9 +48,7 @@ export function BanDialog({ app, banned, onClose }: { app: string; banned: Banne
     <Confirmation title={t("banTitle", { what: name })} action={t("ban")} destructive act={act} onClose={onClose}>
       <p>{t(banned === undefined ? (app === "default" ? "meansEverywhere" : "meansRealm") : "meansKey")}</p>
       {isPattern ? <p className="bad">{t("pattern")}</p> : null}
-      {banned !== undefined && (banned.document.mode ?? "enforce") !== "enforce" ? (
-        <p className="bad">{t("notEnforced")}</p>
-      ) : null}
+      {banned !== undefined && banned.policy.mode !== "enforce" ? <p className="bad">{t("notEnforced")}</p> : null}
       {banned === undefined ? (
         <Field label={t("cidr")} help={t("cidrHelp")}>
           {(input) => <input {...input} value={cidr} spellCheck={false} onChange={(e) => setCidr(e.target.value)} />}

@@ -8,7 +8,9 @@ import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { HistoryChart } from "./history-chart.tsx";
 import { isShown, readHistorySearch } from "./history-search.ts";
+import { hoursOf, periods } from "./past-minutes.ts";
 
 const route = getRouteApi("/shell/history");
 const pageSize = 200;
@@ -33,6 +35,7 @@ export function HistoryPage() {
   });
   const all = data?.pages.flatMap(({ revisions }) => revisions) ?? [];
   const shown = all.filter((revision) => isShown(revision, { ...search, ...(app === undefined ? {} : { app }) }));
+  const period = search.period ?? "1h";
   const change = (to: Record<string, string>) =>
     void navigate({ search: readHistorySearch({ ...search, ...to }), replace: true });
   return (
@@ -49,6 +52,24 @@ export function HistoryPage() {
       </search>
       {isPending ? <Loading /> : null}
       {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
+      {app === undefined ? null : (
+        <section className="card" aria-label={t("traffic")}>
+          <div className="heading">
+            <h2>{t("traffic")}</h2>
+            <label className="choice">
+              {t("period")}
+              <select value={period} onChange={(e) => change({ period: e.target.value })}>
+                {periods.map((one) => (
+                  <option key={one} value={one}>
+                    {t("hours", { hours: hoursOf(one) })}
+                  </option>
+                ))}
+              </select>
+            </label>
+          </div>
+          <HistoryChart key={period} app={app} policy={undefined} period={period} revisions={shown} />
+        </section>
+      )}
       {data === undefined ? null : (
         <section className="card">
           {shown.length === 0 ? <Empty>{t("none")}</Empty> : null}

@@ -1,16 +1,21 @@
 // What the history's URL says.
 
+import { type Period, periods } from "./past-minutes.ts";
+
 export interface HistorySearch {
   /** Only changes of this app. */
   readonly app?: string;
   /** Only changes of policies whose name has this in it. */
   readonly policy?: string;
+  /** How far back the chart goes. */
+  readonly period?: Period;
 }
 
-export function readHistorySearch({ app, policy }: Record<string, unknown>): HistorySearch {
+export function readHistorySearch({ app, policy, period }: Record<string, unknown>): HistorySearch {
   return {
     ...(typeof app === "string" && app !== "" ? { app } : {}),
     ...(typeof policy === "string" && policy !== "" ? { policy } : {}),
+    ...(periods.includes(period as Period) ? { period: period as Period } : {}),
   };
 }
 

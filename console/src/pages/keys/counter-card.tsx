@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { bansQuery } from "../../api/queries.ts";
 import { useRights } from "../../parts/rights.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
@@ -28,16 +29,16 @@ const followEveryMs = 5_000;
 
 export function CounterCard({
   app,
-  document,
+  policy: terms,
   asked,
 }: {
   app: string;
-  document: Schemas["Policy"];
+  policy: PolicyTerms;
   asked: readonly string[];
 }) {
   const t = useTranslations("keys");
   const { mayEdit } = useRights(app);
-  const policy = document.name;
+  const policy = terms.name;
   const [follows, setFollows] = useState(false);
   const [open, setOpen] = useState<"reset" | "top-up" | "ban" | Schemas["Ban"]>();
   const [readings, setReadings] = useState<readonly Reading[]>([]);
@@ -74,7 +75,7 @@ export function CounterCard({
       {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
       {data === undefined ? null : (
         <>
-          <Why counter={data} document={document} bans={own} />
+          <Why counter={data} policy={terms} bans={own} />
           {placesOf(data).map((place) => (
             <PlaceTable key={place.gateway ?? ""} place={place} readings={readings} />
           ))}
@@ -105,9 +106,9 @@ export function CounterCard({
           </div>
         </>
       )}
-      {open === "ban" ? <BanDialog app={app} banned={{ document, key: asked }} onClose={close} /> : null}
+      {open === "ban" ? <BanDialog app={app} banned={{ policy: terms, key: asked }} onClose={close} /> : null}
       {open === "reset" ? <ResetDialog app={app} policy={policy} asked={asked} onClose={close} /> : null}
-      {open === "top-up" ? <TopUpDialog app={app} document={document} asked={asked} onClose={close} /> : null}
+      {open === "top-up" ? <TopUpDialog app={app} policy={terms} asked={asked} onClose={close} /> : null}
       {typeof open === "object" ? <UnbanDialog app={app} ban={open} onClose={close} /> : null}
     </section>
   );
@@ -119,20 +120,18 @@ export function shownKey(key: readonly string[], none: string): string {
 
 function Why({
   counter,
-  document,
+  policy: { mode, limits: ofPolicy, cost },
   bans,
 }: {
   counter: Counter;
-  document: Schemas["Policy"];
+  policy: PolicyTerms;
   bans: readonly Schemas["Ban"][];
 }) {
   const t = useTranslations("keys");
   const format = useFormatter();
-  const cost =
-    typeof document.cost === "number" ? document.cost : "default" in document.cost ? document.cost.default : 1;
   const moment = (at: Date) => format.dateTime(at, { dateStyle: "medium", timeStyle: "medium" });
   const reasons = placesOf(counter).flatMap(({ gateway, limits }) =>
-    refusing(limits, document.limits, cost).map(({ limit, atMostSeconds }) => {
+    refusing(limits, ofPolicy, cost).map(({ limit, atMostSeconds }) => {
       const where = gateway ?? "Redis";
       if (atMostSeconds === undefined) return t("refusedUntilFree", { limit, where });
       const at = new Date(Date.now() + atMostSeconds * 1_000);
@@ -144,8 +143,8 @@ function Why({
       ? t("bannedUntil", { until: moment(new Date(until)) })
       : t("bannedBecause", { until: moment(new Date(until)), reason }),
   );
-  const all = document.mode === "off" ? [] : [...banned, ...reasons];
-  if (document.mode === "off") return <p>{t("isOff")}</p>;
+  const all = [...banned, ...reasons];
+  if (mode === "off") return <p>{t("isOff")}</p>;
   if (all.length === 0) return <p className="good">{t("admitted")}</p>;
   return (
     <>
@@ -154,7 +153,7 @@ function Why({
           <li key={one}>{one}</li>
         ))}
       </ul>
-      {document.mode === "shadow" ? <p>{t("isShadow")}</p> : null}
+      {mode === "shadow" ? <p>{t("isShadow")}</p> : null}
     </>
   );
 }

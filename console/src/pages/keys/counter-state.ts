@@ -1,10 +1,11 @@
 // What a counter that was read says: in which places it is, and what refuses the key's next request.
 
 import type { Schemas } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 
 export type Counter = Schemas["Counter"];
 export type LimitState = NonNullable<Counter["limits"]>[number];
-export type PolicyLimit = Schemas["Policy"]["limits"][number];
+type PolicyLimit = PolicyTerms["limits"][number];
 
 /** Redis, or a gateway that counts by itself. */
 export interface Place {

@@ -2,17 +2,17 @@
 
 import { type FormEvent, useState } from "react";
 import { useTranslations } from "use-intl";
-import type { Schemas } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { Field } from "../../parts/field.tsx";
 
 const constant = "const:";
 
 export function KeyForm({
-  document: { key: parts },
+  policy: { key: parts },
   asked,
   onLook,
 }: {
-  document: Schemas["Policy"];
+  policy: PolicyTerms;
   asked: readonly string[] | undefined;
   onLook: (key: readonly string[]) => void;
 }) {

@@ -3,6 +3,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useTranslations } from "use-intl";
+import { termsOf } from "../../api/policy-terms.ts";
 import { policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { PolicyChoice } from "../../parts/policy-choice.tsx";
@@ -55,14 +56,13 @@ function KeysOf({ app, policy, asked }: { app: string; policy: string; asked: re
   if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
   const found = policies.find(({ name }) => name === policy);
   if (found === undefined) return <Empty>{t("noPolicy", { policy })}</Empty>;
+  const terms = termsOf(found.document);
   const look = (key: readonly string[]) => void navigate({ search: { app, policy, key } });
   return (
     <>
-      <KeyForm key={JSON.stringify(asked)} document={found.document} asked={asked} onLook={look} />
-      {asked === undefined ? null : (
-        <CounterCard key={JSON.stringify(asked)} app={app} document={found.document} asked={asked} />
-      )}
-      <TopKeys app={app} document={found.document} onLook={look} />
+      <KeyForm key={JSON.stringify(asked)} policy={terms} asked={asked} onLook={look} />
+      {asked === undefined ? null : <CounterCard key={JSON.stringify(asked)} app={app} policy={terms} asked={asked} />}
+      <TopKeys app={app} policy={terms} onLook={look} />
     </>
   );
 }

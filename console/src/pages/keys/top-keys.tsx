@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
@@ -19,11 +20,11 @@ type Counted = Schemas["TopKeys"]["refused"][number];
 
 export function TopKeys({
   app,
-  document,
+  policy: terms,
   onLook,
 }: {
   app: string;
-  document: Schemas["Policy"];
+  policy: PolicyTerms;
   onLook: (key: readonly string[]) => void;
 }) {
   const t = useTranslations("keys");
@@ -31,7 +32,7 @@ export function TopKeys({
   const [window, setWindow] = useState<(typeof windows)[number]>("hour");
   const [result, setResult] = useState<(typeof results)[number]>("refused");
   const [banned, setBanned] = useState<readonly string[]>();
-  const policy = document.name;
+  const policy = terms.name;
   const { data, error, isPending, refetch } = useQuery({
     queryKey: ["top", app, policy, window],
     queryFn: ({ signal }) =>
@@ -80,7 +81,7 @@ export function TopKeys({
                 key={JSON.stringify(counted.key ?? counted.hash)}
                 counted={counted}
                 onLook={onLook}
-                onBan={mayEdit && document.key.length > 0 ? setBanned : undefined}
+                onBan={mayEdit && terms.key.length > 0 ? setBanned : undefined}
               />
             ))}
           </Table>
@@ -88,7 +89,7 @@ export function TopKeys({
         </>
       )}
       {banned === undefined ? null : (
-        <BanDialog app={app} banned={{ document, key: banned }} onClose={() => setBanned(undefined)} />
+        <BanDialog app={app} banned={{ policy: terms, key: banned }} onClose={() => setBanned(undefined)} />
       )}
     </section>
   );

@@ -3,19 +3,20 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
-import { answerOf, api, type Schemas } from "../../api/client.ts";
+import { answerOf, api } from "../../api/client.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
 
 export function TopUpDialog({
   app,
-  document: { name: policy, limits },
+  policy: { name: policy, limits },
   asked,
   onClose,
 }: {
   app: string;
-  document: Schemas["Policy"];
+  policy: PolicyTerms;
   asked: readonly string[];
   onClose: () => void;
 }) {

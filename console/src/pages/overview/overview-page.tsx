@@ -6,10 +6,9 @@ import { useFormatter, useTranslations } from "use-intl";
 import { fleetQuery, readinessQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
-import { TrafficChart } from "../../parts/traffic/traffic-chart.tsx";
-import { results } from "../../parts/traffic/traffic-window.ts";
-import { useTraffic } from "../../parts/traffic/use-traffic.ts";
+import { LiveTraffic } from "../../parts/traffic/live-traffic.tsx";
 import { type Attention, attentionOf } from "./attention.ts";
+import { BusyPolicies } from "./busy-policies.tsx";
 
 const route = getRouteApi("/shell/overview");
 
@@ -25,7 +24,14 @@ export function OverviewPage() {
         <AppChoice app={app} onChoose={(chosen) => void navigate({ search: { app: chosen } })} />
       </div>
       <Attentions />
-      {app === undefined ? <Loading /> : <Traffic key={app} app={app} />}
+      {app === undefined ? (
+        <Loading />
+      ) : (
+        <>
+          <LiveTraffic key={app} app={app} />
+          <BusyPolicies app={app} />
+        </>
+      )}
       <Parts />
     </>
   );
@@ -64,30 +70,6 @@ function Problem({ attention }: { attention: Attention }) {
     }
   };
   return <p className="bad">{words()}</p>;
-}
-
-function Traffic({ app }: { app: string }) {
-  const t = useTranslations("traffic");
-  const format = useFormatter();
-  const { window, isLive } = useTraffic(app);
-  const newest = [...window.values()].at(-1);
-  return (
-    <section aria-label={t("title")} className="card">
-      <div className="heading">
-        <h2>{t("title")}</h2>
-        <span className={isLive ? "live" : "quiet"}>{isLive ? t("live") : t("connecting")}</span>
-      </div>
-      <dl className="figures">
-        {results.map((result) => (
-          <div key={result}>
-            <dt>{t(result)}</dt>
-            <dd data-result={result}>{t("perSecond", { count: format.number(newest?.[result] ?? 0) })}</dd>
-          </div>
-        ))}
-      </dl>
-      <TrafficChart window={window} />
-    </section>
-  );
 }
 
 function Parts() {

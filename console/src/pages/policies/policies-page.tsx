@@ -4,16 +4,19 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useDeferredValue, useState } from "react";
 import { useTranslations } from "use-intl";
-import { type ListedPolicy, policiesQuery } from "../../api/queries.ts";
+import { type BusyPolicy, busyQuery, type ListedPolicy, policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
+import { Sparkline } from "../../parts/sparkline.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { filtered, modeOf, modes, type PolicyFilter, readPoliciesSearch } from "./policy-filter.ts";
 
 const route = getRouteApi("/shell/policies");
 const rowsAtOnce = 100;
+/** Refusals of more policies are not shown. */
+const mostBusy = 1_000;
 
 export function PoliciesPage() {
   const t = useTranslations("policies");
@@ -50,6 +53,10 @@ export function PoliciesPage() {
             ))}
           </select>
         </label>
+        <label>
+          {t("owner")}
+          <input type="search" value={search.owner ?? ""} onChange={(e) => change({ owner: e.target.value })} />
+        </label>
       </search>
       {app === undefined ? <Loading /> : <Policies app={app} filter={search} />}
     </>
@@ -59,6 +66,8 @@ export function PoliciesPage() {
 function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
   const t = useTranslations("policies");
   const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
+  const { data: busy } = useQuery(busyQuery(app, mostBusy));
+  const busyByName = new Map(busy?.policies.map((one) => [one.policy, one]));
   const [shown, setShown] = useState(rowsAtOnce);
   const deferred = useDeferredValue(filter);
   if (isPending) return <Loading />;
@@ -73,10 +82,12 @@ function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
       </p>
       <Table
         label={t("title")}
-        columns={(["name", "mode", "matches", "limits", "owner", "changed"] as const).map((column) => t(column))}
+        columns={(["name", "mode", "refusals", "matches", "limits", "owner", "changed"] as const).map((column) =>
+          t(column),
+        )}
       >
         {found.slice(0, shown).map((policy) => (
-          <Row key={policy.name} app={app} policy={policy} />
+          <Row key={policy.name} app={app} policy={policy} busy={busyByName.get(policy.name)} />
         ))}
       </Table>
       {found.length > shown ? (
@@ -88,7 +99,7 @@ function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
   );
 }
 
-function Row({ app, policy }: { app: string; policy: ListedPolicy }) {
+function Row({ app, policy, busy }: { app: string; policy: ListedPolicy; busy: BusyPolicy | undefined }) {
   const t = useTranslations("policies");
   const { match, limits } = policy.document;
   const mode = modeOf(policy);
@@ -102,6 +113,11 @@ function Row({ app, policy }: { app: string; policy: ListedPolicy }) {
       </th>
       <td>
         <span className={`mode ${mode}`}>{t(`modes.${mode}`)}</span>
+      </td>
+      <td>
+        {busy === undefined || busy.refused === 0 ? null : (
+          <Sparkline values={busy.refusedByMinute} label={t("refused", { count: busy.refused })} />
+        )}
       </td>
       <td className="code">{matches.length === 0 ? t("everything") : matches.slice(0, 3).join(" ")}</td>
       <td className="code">

@@ -9,6 +9,7 @@ import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
+import { LiveTraffic } from "../../parts/traffic/live-traffic.tsx";
 import { PolicyEditor, type Version, versionOf } from "./editor/policy-editor.tsx";
 import { remove, store } from "./editor/policy-store.ts";
 import { type Mode, modes } from "./policy-filter.ts";
@@ -41,6 +42,7 @@ export function PolicyPage() {
       </div>
       {isPending ? <Loading /> : null}
       {version === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
+      {version === undefined ? null : <LiveTraffic app={app} policy={policy} />}
       {version === undefined ? null : (
         <PolicyEditor
           key={`${app}/${policy}`}

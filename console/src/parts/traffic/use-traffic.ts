@@ -13,13 +13,16 @@ export interface Followed {
 
 const nothing: TrafficWindow = new Map();
 
-export function useTraffic(app: string): Followed {
+/** @param policy absent: all of the app together */
+export function useTraffic(app: string, policy?: string): Followed {
   const [since] = useState(() => new Date(Date.now() - shownSeconds * 1_000).toISOString());
-  const { data: former } = useQuery(trafficQuery(app, since));
+  const { data: former } = useQuery(trafficQuery(app, since, policy));
   const [live, setLive] = useState<{ app: string; window: TrafficWindow; isLive: boolean }>();
 
   useEffect(() => {
-    const events = new EventSource(`/api/v1/events?${new URLSearchParams({ app })}`);
+    const events = new EventSource(
+      `/api/v1/events?${new URLSearchParams({ app, ...(policy === undefined ? {} : { policy }) })}`,
+    );
     const change = (to: (window: TrafficWindow) => TrafficWindow, isLive: boolean) =>
       setLive((old) => ({ app, isLive, window: to(old?.app === app ? old.window : nothing) }));
     events.addEventListener("open", () => change((window) => window, true));
@@ -29,7 +32,7 @@ export function useTraffic(app: string): Followed {
       change((window) => withPoints(window, [point]), true);
     });
     return () => events.close();
-  }, [app]);
+  }, [app, policy]);
 
   const own = live?.app === app ? live : undefined;
   const before = withPoints(nothing, former?.points ?? []);

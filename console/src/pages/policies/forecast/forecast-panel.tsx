@@ -4,7 +4,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useId, useMemo, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
-import { recordedQuery } from "../../../api/queries.ts";
+import { withTemplates } from "../../../api/policy-terms.ts";
+import { recordedQuery, templatesQuery } from "../../../api/queries.ts";
 import type { ForecastRequest } from "../../../forecast/forecast.ts";
 import type { Simulation } from "../../../forecast/simulate.ts";
 import { Field } from "../../../parts/field.tsx";
@@ -37,7 +38,9 @@ export function ForecastPanel({
   const name = typeof inForce?.["name"] === "string" ? inForce["name"] : undefined;
   const { data: recorded } = useQuery({ ...recordedQuery(app, name ?? ""), enabled: name !== undefined });
   const [nowMs] = useState(() => Date.now());
-  const deferred = useDeferredValue(JSON.stringify([draft, inForce, shown, recorded ?? []]));
+  const { data: templates = [] } = useQuery(templatesQuery(app));
+  const whole = (document: Json | undefined) => (document === undefined ? null : withTemplates(document, templates));
+  const deferred = useDeferredValue(JSON.stringify([whole(draft), whole(inForce), shown, recorded ?? []]));
   const request = useMemo((): ForecastRequest | undefined => {
     const [document, stored, offered, minutes] = JSON.parse(deferred);
     if (document === null) return undefined;

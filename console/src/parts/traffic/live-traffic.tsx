@@ -1,0 +1,37 @@
+// The traffic of an app, or of one of its policies, as it comes: figures of the last second, and a chart of the last minutes.
+
+import { useFormatter, useTranslations } from "use-intl";
+import { TrafficChart } from "./traffic-chart.tsx";
+import { results } from "./traffic-window.ts";
+import { useTraffic } from "./use-traffic.ts";
+
+export function LiveTraffic({
+  app,
+  policy,
+}: {
+  app: string;
+  /** Absent: all policies of the app together. */
+  policy?: string;
+}) {
+  const t = useTranslations("traffic");
+  const format = useFormatter();
+  const { window, isLive } = useTraffic(app, policy);
+  const newest = [...window.values()].at(-1);
+  return (
+    <section aria-label={t("title")} className="card">
+      <div className="heading">
+        <h2>{t("title")}</h2>
+        <span className={isLive ? "live" : "quiet"}>{isLive ? t("live") : t("connecting")}</span>
+      </div>
+      <dl className="figures">
+        {results.map((result) => (
+          <div key={result}>
+            <dt>{t(result)}</dt>
+            <dd data-result={result}>{t("perSecond", { count: format.number(newest?.[result] ?? 0) })}</dd>
+          </div>
+        ))}
+      </dl>
+      <TrafficChart window={window} />
+    </section>
+  );
+}
