@@ -270,7 +270,15 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   // What a policy would do to traffic, computed by the limiter itself, in a worker of the browser.
   "console/src/forecast": [],
   "console/src/parts": ["console/src/api", "console/src/settings"],
-  "console/src/pages": ["console/src/api", "console/src/forecast", "console/src/parts", "console/src/settings"],
+  // Which policies a made-up request meets, by the limiter itself.
+  "console/src/trial": ["console/src/forecast"],
+  "console/src/pages": [
+    "console/src/api",
+    "console/src/forecast",
+    "console/src/parts",
+    "console/src/settings",
+    "console/src/trial",
+  ],
   "console/src/app": ["console/src/api", "console/src/pages", "console/src/parts", "console/src/settings"],
   "console/src/main.tsx": ["console/src/app"],
   "console/build": [],

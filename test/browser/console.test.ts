@@ -95,6 +95,7 @@ const pages = [
   "/policies/default/books",
   "/keys",
   "/keys?policy=books",
+  "/try?path=/books",
   "/templates",
   "/bans",
   "/history",

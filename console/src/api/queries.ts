@@ -86,6 +86,23 @@ export const bansQuery = (app: string) =>
     },
   });
 
+/** Every look is in the audit trail, so it is asked once, and again only if somebody says so. */
+export const counterQuery = (app: string, policy: string, key: readonly string[]) =>
+  queryOptions({
+    queryKey: ["counter", app, policy, key],
+    queryFn: ({ signal }) =>
+      answerOf(
+        api.GET("/api/v1/apps/{app}/counters", {
+          params: { path: { app }, query: { policy, key: [JSON.stringify(key)], literal: true } },
+          signal,
+        }),
+      ),
+    refetchOnWindowFocus: false,
+    refetchOnReconnect: false,
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });
+
 export const templatesQuery = (app: string) =>
   queryOptions({
     queryKey: ["templates", app],

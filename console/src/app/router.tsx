@@ -14,6 +14,7 @@ import { readKeysSearch } from "../pages/keys/keys-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
+import { readTrialSearch } from "../pages/trial/trial-search.ts";
 import { Crashed, NotFound } from "../parts/states.tsx";
 import { Shell } from "./shell.tsx";
 
@@ -88,6 +89,12 @@ const revision = createRoute({
   path: "/history/$revision",
   component: lazyRouteComponent(() => import("../pages/history/revision-page.tsx"), "RevisionPage"),
 });
+const trial = createRoute({
+  getParentRoute: () => shell,
+  path: "/try",
+  validateSearch: readTrialSearch,
+  component: lazyRouteComponent(() => import("../pages/trial/trial-page.tsx"), "TrialPage"),
+});
 const gateways = createRoute({
   getParentRoute: () => shell,
   path: "/gateways",
@@ -127,6 +134,7 @@ const routeTree = root.addChildren([
   shell.addChildren([
     overview,
     keys,
+    trial,
     gateways,
     gateway,
     policies,

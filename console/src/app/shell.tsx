@@ -6,6 +6,7 @@ import {
   Activity,
   Ban,
   Files,
+  FlaskConical,
   History,
   KeyRound,
   ListChecks,
@@ -33,6 +34,7 @@ const groups = [
     places: [
       { to: "/overview", word: "overview", Icon: Activity },
       { to: "/keys", word: "keys", Icon: KeyRound },
+      { to: "/try", word: "trial", Icon: FlaskConical },
       { to: "/gateways", word: "gateways", Icon: Server },
     ],
   },

@@ -14,7 +14,8 @@ export function Table({
 }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
-    <section className="wide" tabIndex={0} aria-label={label}>
+    // biome-ignore lint/a11y/useSemanticElements: a table is no fieldset
+    <div className="wide" role="group" tabIndex={0} aria-label={label}>
       <table>
         <thead>
           <tr>
@@ -27,6 +28,6 @@ export function Table({
         </thead>
         <tbody>{children}</tbody>
       </table>
-    </section>
+    </div>
   );
 }

@@ -25,6 +25,7 @@ import states from "./en/states.json";
 import templates from "./en/templates.json";
 import tokens from "./en/tokens.json";
 import traffic from "./en/traffic.json";
+import trial from "./en/trial.json";
 
 export default {
   apps,
@@ -52,4 +53,5 @@ export default {
   templates,
   tokens,
   traffic,
+  trial,
 };

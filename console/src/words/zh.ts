@@ -25,6 +25,7 @@ import states from "./zh/states.json";
 import templates from "./zh/templates.json";
 import tokens from "./zh/tokens.json";
 import traffic from "./zh/traffic.json";
+import trial from "./zh/trial.json";
 
 export default {
   apps,
@@ -52,4 +53,5 @@ export default {
   templates,
   tokens,
   traffic,
+  trial,
 };

@@ -12,6 +12,7 @@ export const consolePaths = [
   "/sign-in",
   "/overview",
   "/keys",
+  "/try",
   "/gateways",
   "/policies",
   "/templates",

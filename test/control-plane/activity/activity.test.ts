@@ -126,7 +126,7 @@ describe("traffic", () => {
     await running.call("PUT", "/apps/shop/policies/pens", { body: { ...policy, name: "pens" } });
     const gateway = await connectGateway(running, "gw-1");
     gateway.say(report({ allowed: 7, refused: 2 }));
-    gateway.say(report({ allowed: 1, refused: 5 }, [], "pens"));
+    gateway.say(report({ policy: "pens", allowed: 1, refused: 5 }));
     const busiest = async (query: string) =>
       (await running.call("GET", `/apps/shop/traffic/policies${query}`)).body.policies as Record<string, unknown>[];
     await until("both are shown", 30_000, async () => (await busiest("")).length === 2);
@@ -134,7 +134,8 @@ describe("traffic", () => {
     expect(pens).toMatchObject({ policy: "pens", admitted: 1, refused: 5 });
     expect(books).toMatchObject({ policy: "books", admitted: 7, refused: 2 });
     const minutes = pens?.["refusedByMinute"] as number[];
-    expect(minutes.length).toBeGreaterThanOrEqual(16);
+    // The app is not older.
+    expect(minutes.length).toBeLessThanOrEqual(2);
     expect(minutes.reduce((sum, refused) => sum + refused, 0)).toBe(5);
     expect(await busiest("?by=admitted&limit=1")).toEqual([books]);
   });

@@ -3,9 +3,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
-import { answerOf, api, type Schemas } from "../../api/client.ts";
+import type { Schemas } from "../../api/client.ts";
 import type { PolicyTerms } from "../../api/policy-terms.ts";
-import { bansQuery } from "../../api/queries.ts";
+import { bansQuery, counterQuery } from "../../api/queries.ts";
 import { useRights } from "../../parts/rights.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { Failed, Loading } from "../../parts/states.tsx";
@@ -43,19 +43,8 @@ export function CounterCard({
   const [open, setOpen] = useState<"reset" | "top-up" | "ban" | Schemas["Ban"]>();
   const [readings, setReadings] = useState<readonly Reading[]>([]);
   const { data, dataUpdatedAt, error, isPending, refetch } = useQuery({
-    queryKey: ["counter", app, policy, asked],
-    queryFn: ({ signal }) =>
-      answerOf(
-        api.GET("/api/v1/apps/{app}/counters", {
-          params: { path: { app }, query: { policy, key: [JSON.stringify(asked)], literal: true } },
-          signal,
-        }),
-      ),
+    ...counterQuery(app, policy, asked),
     refetchInterval: follows ? followEveryMs : false,
-    // Every look is in the audit trail: none that nobody asked for.
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
-    staleTime: Number.POSITIVE_INFINITY,
   });
   const { data: bans } = useQuery(bansQuery(app));
   useEffect(() => {

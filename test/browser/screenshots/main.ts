@@ -5,14 +5,14 @@ import { mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { requireConsoleBuild } from "../../launch/console-build.ts";
-import { say } from "../../launch/step.mjs";
-import { requireSystemPackages } from "../../launch/system-packages.ts";
-import { newPage, startBrowser } from "../fixtures/clients/console-page.ts";
-import { adminToken, System } from "../fixtures/servers/system.ts";
+import { requireConsoleBuild } from "../../../launch/console-build.ts";
+import { say } from "../../../launch/step.mjs";
+import { requireSystemPackages } from "../../../launch/system-packages.ts";
+import { newPage, startBrowser } from "../../fixtures/clients/console-page.ts";
+import { adminToken, System } from "../../fixtures/servers/system.ts";
 import { fillShop, trade } from "./shop.ts";
 
-const directory = resolve(import.meta.dirname, "../../docs/images");
+const directory = resolve(import.meta.dirname, "../../../docs/images");
 /** Long enough for a chart to have something to show. */
 const tradeMs = 100_000;
 const settleMs = 1_500;
@@ -22,6 +22,7 @@ const key = encodeURIComponent(JSON.stringify(["203.0.113.7"]));
 const pages = {
   overview: `/overview?${app}`,
   keys: `/keys?${app}&policy=login-per-address&key=${key}`,
+  try: `/try?${app}&method=POST&path=/checkout`,
   gateways: "/gateways",
   gateway: "/gateways/gateway-1",
   policies: `/policies?${app}`,

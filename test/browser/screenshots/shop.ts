@@ -3,7 +3,7 @@
 
 import { Agent, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { System } from "../fixtures/servers/system.ts";
+import type { System } from "../../fixtures/servers/system.ts";
 
 const policies = [
   {

@@ -1,0 +1,19 @@
+// A request as a command that one can paste into a shell.
+
+import type { MadeUpRequest } from "./request.ts";
+
+/** @param gateway where it is sent to, like "http://127.0.0.1:8080" */
+export function curlOf({ method, host, target, headers }: MadeUpRequest, gateway: string): string {
+  const words = ["curl", "-i"];
+  if (method === "HEAD") words.push("-I");
+  else if (method !== "GET") words.push("-X", quoted(method));
+  words.push("--path-as-is", quoted(gateway.replace(/\/+$/, "") + target));
+  if (host !== "") words.push("-H", quoted(`host: ${host}`));
+  for (const { name, value } of headers) words.push("-H", quoted(value === "" ? `${name};` : `${name}: ${value}`));
+  return words.join(" ");
+}
+
+/** Within single quotes, a shell takes everything as it stands. */
+function quoted(text: string): string {
+  return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

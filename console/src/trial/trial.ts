@@ -1,0 +1,141 @@
+// Which policies a request meets and how they apply to it; for those that it does not meet, why not. By the rules of a gateway
+// (limiter/src/index, gateway/src/request/applicability.ts), read from the policies' documents one by one.
+
+import { compilePolicy, isExemptAddress, isExemptKey, overrideFor } from "@sluice/limiter/compiled/compile.ts";
+import { costFrom } from "@sluice/limiter/document/cost.ts";
+import type { Mode, Policy } from "@sluice/limiter/document/policy.ts";
+import { isOpen } from "@sluice/limiter/document/schedule.ts";
+import { validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { keyPartText } from "@sluice/limiter/key/key-part.ts";
+import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
+import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
+import { zoneTransitions } from "../forecast/zone-transitions.ts";
+import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
+
+/** Why a policy does not count a request, in the order in which it is found out. */
+export const reasons = [
+  "host",
+  "path",
+  "method",
+  "header",
+  "off",
+  "schedule",
+  "exempt-address",
+  "key-missing",
+  "key-ambiguous",
+  "exempt-key",
+  "override-off",
+  "cost-invalid",
+] as const;
+export type Reason = (typeof reasons)[number];
+
+export type DenialReason = "key-missing" | "key-ambiguous" | "cost-invalid";
+
+export type Trial =
+  /** The policy counts the request. */
+  | {
+      readonly outcome: "counts";
+      readonly mode: Mode;
+      /** Values of the key, in its order; undefined: only nginx knows it. */
+      readonly key: readonly (string | undefined)[];
+      readonly cost: number;
+      /** Whether limits of an override apply. */
+      readonly isOverridden: boolean;
+    }
+  /** The gateway answers 400 or 403 at once. */
+  | {
+      readonly outcome: "denied";
+      readonly why: DenialReason;
+      readonly what: string;
+    }
+  | { readonly outcome: "passed-by"; readonly why: Reason; readonly what: string };
+
+/** @param nowMs decides schedules @returns undefined: the document is not valid */
+export function tryPolicy(document: unknown, request: MadeUpRequest, nowMs: number): Trial | undefined {
+  const { policy } = validatePolicy(document);
+  if (policy === undefined) return undefined;
+  const unmatched = whyUnmatched(policy, request);
+  if (unmatched !== undefined) return unmatched;
+  return apply(policy, request, nowMs / 1_000);
+}
+
+/** Cheap, so that all policies of an app can be asked. */
+export function whyUnmatched(
+  { match: { hosts, paths, methods, headers } }: Pick<Policy, "match">,
+  request: MadeUpRequest,
+): Extract<Trial, { outcome: "passed-by" }> | undefined {
+  const { host, method, target } = request;
+  const passedBy = (why: Reason, what: string) => ({ outcome: "passed-by", why, what }) as const;
+  if (hosts.length > 0 && !hosts.some((pattern) => matchesHost(pattern, host)))
+    return passedBy("host", hosts.join(" "));
+  const path = normalPath(target) ?? "";
+  if (paths.length > 0 && !paths.some((pattern) => matchesPath(pattern, path)))
+    return passedBy("path", paths.join(" "));
+  if (methods.length > 0 && !methods.includes(method)) return passedBy("method", methods.join(" "));
+  for (const name in headers) {
+    const wanted = headers[name] ?? [];
+    const lines = request.headers.filter((header) => sameName(header.name, name)).map(({ value }) => value);
+    if (!lines.some((line) => wanted.includes(line))) return passedBy("header", `${name}: ${wanted.join(", ")}`);
+  }
+  return undefined;
+}
+
+function matchesHost(pattern: string, host: string): boolean {
+  return pattern.startsWith("*.")
+    ? host.endsWith(pattern.slice(1)) && host.length > pattern.length - 1
+    : host === pattern;
+}
+
+function matchesPath(pattern: string, path: string): boolean {
+  const { kind, text } = pathPattern(pattern);
+  if (kind === "exact") return path === text;
+  return kind === "prefix" ? path.startsWith(text) : matchesRegex(pathRegex(text), path);
+}
+
+function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number): Trial {
+  const passedBy = (why: Reason, what = "") => ({ outcome: "passed-by", why, what }) as const;
+  const { mode, schedule, key, onMissingKey, costSource } = policy;
+  // A policy in shadow mode refuses nothing.
+  const refused = (why: DenialReason, what: string): Trial =>
+    mode === "enforce" ? { outcome: "denied", why, what } : passedBy(why, what);
+  if (mode === "off") return passedBy("off");
+  const zones =
+    schedule === undefined
+      ? {}
+      : { [schedule.timezone]: zoneTransitions(schedule.timezone, nowSeconds, nowSeconds + 1) };
+  const compiled = compilePolicy("", policy, zones);
+  if (compiled.schedule !== undefined && !isOpen(compiled.schedule, nowSeconds)) return passedBy("schedule");
+  if (isExemptAddress(compiled, request.address)) return passedBy("exempt-address", request.address);
+  const parts = key.map((part) => ({ text: keyPartText(part), ...partValue(part, request) }));
+  // As a gateway reads them: one after the other, until one is missing.
+  for (const { text, state } of parts) {
+    if (state === "ambiguous") return refused("key-ambiguous", text);
+    if (state !== "absent" || onMissingKey === "shared") continue;
+    return onMissingKey === "deny" ? refused("key-missing", text) : passedBy("key-missing", text);
+  }
+  const values = parts.map((part) => (part.state === "value" ? part.value : part.state === "absent" ? "" : undefined));
+  const known = values.map((value) => value ?? "");
+  if (isExemptKey(compiled, known)) return passedBy("exempt-key", known.join(" "));
+  const override = overrideFor(compiled, known);
+  if (override?.policy.mode === "off") return passedBy("override-off", known.join(" "));
+  const cost = costOf(costSource, policy.cost, request);
+  const applied = override?.policy.mode ?? mode;
+  if (cost === undefined) {
+    const what = costSource?.name ?? "";
+    return applied === "shadow" ? passedBy("cost-invalid", what) : refused("cost-invalid", what);
+  }
+  return {
+    outcome: "counts",
+    mode: applied,
+    key: values,
+    cost,
+    isOverridden: override !== undefined,
+  };
+}
+
+/** @returns undefined: the request states an invalid cost */
+function costOf(source: Policy["costSource"], cost: number, request: MadeUpRequest): number | undefined {
+  if (source === undefined || source.from === "response-bytes") return cost;
+  const stated = headerOf(request, source.from === "header" ? source.name : "content-length");
+  return stated === false ? undefined : costFrom(stated, source);
+}
