@@ -29,9 +29,11 @@ afterAll(async () => {
 it("shows who changed what, and rolls a policy back, which gateways enforce; undo brings the change again", async () => {
   const { page, faults } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken, "/history");
-  await page.getByRole("row").nth(1).getByText("books").waitFor();
-  expect(await page.getByRole("row").nth(1).textContent()).toContain("environment");
-  await page.getByRole("row").nth(1).getByRole("link").click();
+  await page.getByRole("group", { name: "History" }).getByRole("row").nth(1).getByText("books").waitFor();
+  expect(await page.getByRole("group", { name: "History" }).getByRole("row").nth(1).textContent()).toContain(
+    "environment",
+  );
+  await page.getByRole("group", { name: "History" }).getByRole("row").nth(1).getByRole("link").click();
   await page.locator(".diff .removed", { hasText: "quota: 5" }).waitFor();
   await page.locator(".diff .added", { hasText: "quota: 9" }).waitFor();
   await page.getByRole("button", { name: "Undo this change of books" }).click();

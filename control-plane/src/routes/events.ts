@@ -12,6 +12,7 @@ import { getApp } from "../storage/apps.ts";
 import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
 
 const everyMs = 250;
+const unfinishedEveryMs = 500;
 const topEveryMs = 5_000;
 const topLimit = 10;
 const quietMs = 15_000;
@@ -82,7 +83,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         description:
           "The stream has these events, with JSON as data: `gateway` when a gateway comes, goes, or applies or refuses a " +
           "revision; `revision` when a revision is pushed; each second `traffic` of the app, or of the policy, if there was " +
-          "any; and each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
+          "any, once it is complete; twice a second `unfinished`, the seconds since then, whose counts may still grow; and " +
+          "each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
           "the present state. After a lost connection, the header `Last-Event-ID`, which browsers send by themselves, has " +
           "`traffic` go on where it was.",
         querystring: querySchema({
@@ -149,7 +151,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     let told: FleetState | undefined;
     const completeMs = () => app.now() - app.trafficCompleteAfterMs;
     let toldTrafficMs = lastToldMs(request) ?? completeMs();
-    const atMs = { top: Number.NEGATIVE_INFINITY, anything: app.now(), check: app.now() };
+    let toldUnfinished = "";
+    const atMs = { top: Number.NEGATIVE_INFINITY, unfinished: app.now(), anything: app.now(), check: app.now() };
 
     const send = (event: string, data: unknown, id?: number) => {
       atMs.anything = app.now();
@@ -169,6 +172,16 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       told = fleet;
     };
 
+    const tellUnfinished = (counted: NonNullable<Asked>, sinceMs: number) => {
+      atMs.unfinished = app.now();
+      const points = app.activity.points(counted, "second", sinceMs, app.now() + 1).map(showPoint);
+      const text = JSON.stringify(points);
+      if (points.length > 0 && text !== toldUnfinished) {
+        send("unfinished", { app: counted.app, policy: counted.policy, points });
+      }
+      toldUnfinished = text;
+    };
+
     const tellTraffic = () => {
       if (asked === undefined) return;
       const untilMs = completeMs();
@@ -176,6 +189,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
         send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) }, point.atMs + 1_000);
       }
       toldTrafficMs = untilMs;
+      if (app.now() - atMs.unfinished >= unfinishedEveryMs) tellUnfinished(asked, untilMs);
       if (!("document" in asked) || app.now() - atMs.top < topEveryMs) return;
       atMs.top = app.now();
       send("top", topKeys(app, caller, asked, "minute", topLimit));

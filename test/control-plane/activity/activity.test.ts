@@ -245,6 +245,9 @@ describe("the stream of events", () => {
     gateway.apply(snapshots.revision === revision ? snapshots : await gateway.next("snapshot"));
     await events.next(({ event, data }) => event === "gateway" && data["revision"] === revision);
     gateway.say(report({ allowed: 3 }, [{ result: "admitted", keys: [encoded("ann")], counts: [3] }]));
+    expect(await events.next(({ event }) => event === "unfinished")).toMatchObject({
+      data: { policy: "books", points: [{ admitted: 3 }] },
+    });
     expect(await events.next(({ event }) => event === "traffic")).toMatchObject({
       data: { policy: "books", admitted: 3 },
     });

@@ -45,7 +45,11 @@ export function chartOptions(
       { ...axis, values: (_chart, seconds) => seconds.map((second) => time.format(second * 1_000)), space: 90 },
       { ...axis, values: (_chart, counts) => counts.map((count) => number.format(count)), size: 60 },
     ],
-    scales: { y: { range: (_chart, _least, most) => [0, Math.max(1, most * 1.1)] } },
+    scales: {
+      // A mark may be later than the beginning of the newest step.
+      ...(marks === undefined ? {} : { x: { range: (_chart, least) => [least, Date.now() / 1_000] } }),
+      y: { range: (_chart, _least, most) => [0, Math.max(1, most * 1.1)] },
+    },
     ...(marks === undefined ? {} : { hooks: { draw: [(chart) => drawMarks(chart, marks(), colour("text"))] } }),
   };
 }

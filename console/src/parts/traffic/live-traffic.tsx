@@ -1,8 +1,8 @@
 // The traffic of an app, or of one of its policies, as it comes: figures of the last second, and a chart of the last minutes.
 
-import { useFormatter, useTranslations } from "use-intl";
+import { useFormatter, useNow, useTranslations } from "use-intl";
 import { TrafficChart } from "./traffic-chart.tsx";
-import { results } from "./traffic-window.ts";
+import { newestOf, results } from "./traffic-window.ts";
 import { useTraffic } from "./use-traffic.ts";
 
 export function LiveTraffic({
@@ -16,7 +16,7 @@ export function LiveTraffic({
   const t = useTranslations("traffic");
   const format = useFormatter();
   const { window, isLive } = useTraffic(app, policy);
-  const newest = [...window.values()].at(-1);
+  const now = newestOf(window, Math.floor(useNow({ updateInterval: 1_000 }).getTime() / 1_000));
   return (
     <section aria-label={t("title")} className="card">
       <div className="heading">
@@ -27,7 +27,7 @@ export function LiveTraffic({
         {results.map((result) => (
           <div key={result}>
             <dt>{t(result)}</dt>
-            <dd data-result={result}>{t("perSecond", { count: format.number(newest?.[result] ?? 0) })}</dd>
+            <dd data-result={result}>{t("perSecond", { count: format.number(now[result]) })}</dd>
           </div>
         ))}
       </dl>

@@ -9,9 +9,9 @@ import { chartOptions } from "./chart-options.ts";
 import { columnsOf, results, type TrafficWindow } from "./traffic-window.ts";
 
 const height = 240;
-const drawEveryMs = 1_000;
-/** Points come so much later than they happen (docs/rest.md). */
-const lateSeconds = 3;
+const drawEveryMs = 500;
+/** Of the present second, nothing is known yet. */
+const lateSeconds = 1;
 
 export function TrafficChart({ window: points }: { window: TrafficWindow }) {
   const t = useTranslations("traffic");

@@ -20,6 +20,19 @@ export function withPoints(window: TrafficWindow, points: readonly TrafficPoint[
   return all;
 }
 
+/** What has not been reported for so long did not happen. */
+const silentSeconds = 4;
+
+/**
+ * @returns for each result the higher of the two newest seconds: of the last one, reports may still be on their way
+ * @param now in seconds since 1970
+ */
+export function newestOf(window: TrafficWindow, now: number): Readonly<Record<Result, number>> {
+  const newest = Math.max(now - silentSeconds, ...window.keys());
+  const of = (result: Result) => Math.max(window.get(newest)?.[result] ?? 0, window.get(newest - 1)?.[result] ?? 0);
+  return Object.fromEntries(results.map((result) => [result, of(result)])) as Record<Result, number>;
+}
+
 /** @returns the seconds up to `until`, and for each result how many requests there were in each */
 export function columnsOf(window: TrafficWindow, until: number): [number[], ...number[][]] {
   const seconds = Array.from({ length: shownSeconds }, (_, i) => until - shownSeconds + 1 + i);

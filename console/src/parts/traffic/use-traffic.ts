@@ -31,6 +31,10 @@ export function useTraffic(app: string, policy?: string): Followed {
       const point = JSON.parse(data) as TrafficPoint;
       change((window) => withPoints(window, [point]), true);
     });
+    events.addEventListener("unfinished", ({ data }) => {
+      const { points } = JSON.parse(data) as { points: TrafficPoint[] };
+      change((window) => withPoints(window, points), true);
+    });
     return () => events.close();
   }, [app, policy]);
 
