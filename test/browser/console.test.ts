@@ -85,6 +85,17 @@ it("text that somebody stored is text, and nothing runs that is not the console'
   await signIn(page, system.controlUrl, adminToken, "/policies/default/books");
   await page.getByRole("textbox", { name: "YAML" }).getByText("onerror=alert(1)").waitFor();
   expect(await page.locator("img[src=x]").count()).toBe(0);
+  for (const [path, text] of [
+    ["/policies/default/books", "onerror=alert(1)"],
+    ["/tokens", "<i>robot</i>"],
+    ["/bans", "<b>why</b>"],
+    ["/audit", "<i>robot</i>"],
+    ["/history/1", "onerror=alert(1)"],
+  ] as const) {
+    await page.goto(system.controlUrl + path);
+    await page.getByText(text).first().waitFor();
+    expect(await page.locator("main :is(img, i, b)").count(), path).toBe(0);
+  }
   await page.evaluate(() => {
     const script = document.createElement("script");
     script.textContent = "globalThis.hasRun = true";
@@ -95,6 +106,38 @@ it("text that somebody stored is text, and nothing runs that is not the console'
   expect(faults).toHaveLength(1);
   const answer = await fetch(system.controlUrl);
   expect(answer.headers.get("content-security-policy")).not.toMatch(/unsafe|\*/);
+  await page.context().close();
+});
+
+it("another site's page changes nothing, though the browser has a session, and the token is in no URL and no log", async () => {
+  const { page } = await newPage(browser);
+  const urls: string[] = [];
+  page.on("request", (request) => urls.push(request.url()));
+  await signIn(page, system.controlUrl, adminToken);
+  // Another port is another origin, and the same site: the browser sends the session's cookie along.
+  const attack = async (path: string) => {
+    await page.goto(`${system.upstreamUrl}/any`);
+    const [answer] = await Promise.all([
+      page.waitForResponse(system.controlUrl + path),
+      page.evaluate((url) => {
+        const form = document.createElement("form");
+        Object.assign(form, { method: "POST", enctype: "text/plain", action: url });
+        document.body.append(form);
+        form.submit();
+      }, system.controlUrl + path),
+    ]);
+    expect((await answer.request().allHeaders())["cookie"]).toContain("sluice-session");
+    expect(await answer.json()).toMatchObject({ status: 403, code: "cross-site-request" });
+  };
+  const before = await system.api("GET", "/audit?limit=1");
+  await attack("/api/v1/apps/default/bans");
+  await attack("/api/v1/tokens");
+  await attack("/api/v1/members");
+  await page.waitForTimeout(300);
+  expect((await system.api("GET", "/audit?limit=1")).body).toBe(before.body);
+  expect(urls.join("\n")).not.toContain(adminToken);
+  expect(system.controlPlaneOutput).not.toContain(adminToken);
+  expect(system.controlPlaneOutput).toContain("control plane on");
   await page.context().close();
 });
 

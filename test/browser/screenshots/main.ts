@@ -22,7 +22,7 @@ const key = encodeURIComponent(JSON.stringify(["203.0.113.7"]));
 const pages = {
   overview: `/overview?${app}`,
   keys: `/keys?${app}&policy=login-per-address&key=${key}`,
-  try: `/try?${app}&method=POST&path=/checkout`,
+  try: `/try?${app}&path=/catalogue/books`,
   gateways: "/gateways",
   gateway: "/gateways/gateway-1",
   policies: `/policies?${app}`,

@@ -1,0 +1,85 @@
+// A request that somebody makes up: how it is read, and written as a command. test/e2e/trial.test.ts compares the decisions with a gateway.
+
+import { execFileSync } from "node:child_process";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { curlOf } from "../../console/src/trial/curl.ts";
+import { normalPath, parseHeaders } from "../../console/src/trial/request.ts";
+import { tryPolicy } from "../../console/src/trial/trial.ts";
+
+describe("a path is read as nginx reads it", () => {
+  it.each([
+    ["/", "/"],
+    ["//a///b/", "/a/b/"],
+    ["/a/./b/../c?x=/../", "/a/c"],
+    ["/a/..", "/"],
+    ["/%61%2Fb", "/a/b"],
+    ["/caf%C3%A9", "/café"],
+    ["/..", undefined],
+    ["/a%", undefined],
+    ["/a%0", undefined],
+    ["/a%00", undefined],
+    ["a", undefined],
+    ["", undefined],
+  ])("%s", (target, path) => expect(normalPath(target)).toBe(path));
+});
+
+it("headers are read line by line, and a line that is none is named", () => {
+  expect(parseHeaders("X-User:  ann \n\ncookie: a=b; c=d\r\nempty:")).toEqual([
+    { name: "x-user", value: "ann" },
+    { name: "cookie", value: "a=b; c=d" },
+    { name: "empty", value: "" },
+  ]);
+  expect(parseHeaders("x-user: ann\nno header")).toEqual({ wrong: "no header" });
+});
+
+it("a shell gives curl exactly the words that were meant, whatever they are", () => {
+  const text = fc.string({ unit: "grapheme" }).filter((one) => !one.includes("\0"));
+  fc.assert(
+    fc.property(text, text, text, (target, host, value) => {
+      const request = { method: "POST", host: `h${host}`, target, headers: [{ name: "x-a", value }], address: "" };
+      const command = curlOf(request, "http://127.0.0.1:8080/").replace(/^curl /, "printf '%s\\0' ");
+      const words = execFileSync("sh", ["-c", command], { encoding: "utf8" }).split("\0").slice(0, -1);
+      const header = value === "" ? "x-a;" : `x-a: ${value}`;
+      const expected = [
+        "-i",
+        "-X",
+        "POST",
+        "--path-as-is",
+        `http://127.0.0.1:8080${target}`,
+        "-H",
+        `host: h${host}`,
+        "-H",
+        header,
+      ];
+      expect(words).toEqual(expected);
+    }),
+    { numRuns: 50 },
+  );
+});
+
+it("an override and an exemption apply by the key that the request has, and a document that is not valid is not tried", () => {
+  const document = {
+    name: "books",
+    key: ["header:x-user"],
+    limits: [{ algorithm: "fixed-window", quota: 5, window: "1h" }],
+    overrides: [
+      { key: ["big"], limits: [{ algorithm: "fixed-window", quota: 50, window: "1h" }] },
+      { key: ["free"], mode: "off" },
+    ],
+    exempt: { keys: [["boss"]] },
+  };
+  const by = (user: string) =>
+    tryPolicy(
+      document,
+      { method: "GET", host: "", target: "/", address: "::1", headers: [{ name: "x-user", value: user }] },
+      0,
+    );
+  expect(by("ann")).toEqual({ outcome: "counts", mode: "enforce", key: ["ann"], cost: 1, isOverridden: false });
+  expect(by("big")).toMatchObject({ outcome: "counts", isOverridden: true });
+  expect(by("free")).toMatchObject({ outcome: "passed-by", why: "override-off" });
+  expect(by("boss")).toMatchObject({ outcome: "passed-by", why: "exempt-key" });
+  expect(
+    tryPolicy({ name: "X" }, { method: "GET", host: "", target: "/", address: "", headers: [] }, 0),
+  ).toBeUndefined();
+});
