@@ -108,6 +108,66 @@ it("form and YAML are in step, and a dry run changes nothing", async () => {
   await page.context().close();
 });
 
+it("who types fast on a slow machine loses nothing", async () => {
+  await system.put(limitOf("slow", 5));
+  const { page, faults } = await editorOf("/policies/default/slow");
+  const session = await page.context().newCDPSession(page);
+  await session.send("Emulation.setCPUThrottlingRate", { rate: 6 });
+  const yaml = page.getByRole("textbox", { name: "YAML" });
+  await yaml.click();
+  await page.keyboard.press("Control+End");
+  const words = "every one of these words is typed without a pause and stays";
+  await page.keyboard.type(`description: ${words}`);
+  await session.send("Emulation.setCPUThrottlingRate", { rate: 1 });
+  await expect.poll(() => page.getByLabel("Description").inputValue()).toBe(words);
+  expect(await yaml.textContent()).toContain(words);
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
+it("has every field of a policy in the form, also what few policies need", async () => {
+  await system.put({ ...limitOf("rare", 5), key: ["header:x-partner"] });
+  const { page, faults } = await editorOf("/policies/default/rare");
+  await page.getByText("More: headers, priority").click();
+  const fill = (label: string, text: string) => page.getByLabel(label, { exact: true }).fill(text);
+  await fill("Headers", "x-plan: free, trial\nx-eu: yes");
+  await fill("Priority", "7");
+  await fill("Exempt addresses", "10.0.0.0/8\n192.0.2.7/32");
+  await fill("Exempt keys", "boss");
+  await fill("Time zone of the schedule", "Europe/Berlin");
+  await fill("Schedule", "mon tue 08:00-18:00\n20:00-22:00");
+  await page.getByRole("button", { name: "Add an override" }).click();
+  await fill("Key of the override", "acme");
+  await page.getByLabel("Quota").nth(1).fill("50");
+  await fill("Status", "503");
+  await fill("Body", "Please wait.");
+  await fill("Headers of the answer", "x-docs: /limits");
+  await page.getByText("The policy is valid.").waitFor();
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByText(/rare is enforced from revision/).waitFor();
+  const document = await stored("rare");
+  expect(document).toMatchObject({
+    match: { headers: { "x-plan": ["free", "trial"], "x-eu": ["yes"] } },
+    priority: 7,
+    exempt: { cidrs: ["10.0.0.0/8", "192.0.2.7/32"], keys: [["boss"]] },
+    schedule: {
+      timezone: "Europe/Berlin",
+      windows: [
+        { days: ["mon", "tue"], from: "08:00", to: "18:00" },
+        { from: "20:00", to: "22:00" },
+      ],
+    },
+    overrides: [{ key: ["acme"], limits: [{ quota: 50 }] }],
+    onLimit: { status: 503, body: "Please wait.", headers: ["x-docs: /limits"] },
+  });
+  await page.reload();
+  expect(await page.getByLabel("Schedule", { exact: true }).inputValue()).toBe("mon tue 08:00-18:00\n20:00-22:00");
+  await page.getByRole("button", { name: "Remove override 1" }).click();
+  await expect.poll(() => page.getByRole("textbox", { name: "YAML" }).textContent()).not.toContain("acme");
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("says what a policy would do before it is stored, beside what is in force, and what a client would see", async () => {
   await system.put(limitOf("forecast", 100));
   const { page, faults } = await editorOf("/policies/default/forecast");

@@ -1,19 +1,13 @@
-// The form for a policy. It has the fields that most policies need; the YAML beside it has all.
+// The form for a policy: what most policies need at once, and what few need when it is asked for.
 
 import { algorithms } from "@sluice/limiter/document/policy-shape.ts";
 import { useTranslations } from "use-intl";
-import { Field } from "../../../parts/field.tsx";
 import { modes } from "../policy-filter.ts";
-import { type Draft, faultAt, type Json, type Path, valueAt } from "./draft.ts";
-import { linesOf, numberOf, textOfLines, textOfValue, textOrNothing, useTyped } from "./typed.ts";
+import { Choice, type FormProps, Lines, Text, Units } from "./document-fields.tsx";
+import type { Json } from "./draft.ts";
+import { MoreFields } from "./more-fields.tsx";
+import { OnLimitFields } from "./on-limit-fields.tsx";
 
-export interface FormProps {
-  readonly draft: Draft;
-  /** @param value undefined: the field is taken out */
-  readonly change: (path: Path, value: unknown) => void;
-}
-
-const actions = ["reject", "delay", "degrade", "tag"] as const;
 const missingKeys = ["skip", "deny", "shared"] as const;
 const scopes = ["node", "cluster"] as const;
 const consistencies = ["exact", "leased"] as const;
@@ -24,7 +18,6 @@ export function PolicyForm({ draft, change, isNew }: FormProps & { isNew: boolea
   const { document } = draft;
   const form = { draft, change };
   const limits = Array.isArray(document?.["limits"]) ? document["limits"] : [];
-  const more = ["overrides", "exempt", "schedule"].filter((name) => document?.[name] !== undefined);
   return (
     <>
       <fieldset>
@@ -78,11 +71,11 @@ export function PolicyForm({ draft, change, isNew }: FormProps & { isNew: boolea
           {document?.["scope"] === "cluster" ? (
             <Choice {...form} at="consistency" choices={consistencies} otherwise="exact" />
           ) : null}
-          <Choice {...form} at="onLimit.action" choices={actions} otherwise="reject" />
           <Units {...form} at="cost" />
         </div>
       </fieldset>
-      {more.length === 0 ? null : <p className="quiet">{t("moreInYaml", { fields: more.join(", ") })}</p>}
+      <OnLimitFields {...form} />
+      <MoreFields {...form} />
     </>
   );
 }
@@ -127,108 +120,5 @@ function LimitFields({
         </button>
       )}
     </div>
-  );
-}
-
-type FieldName =
-  | "name"
-  | "description"
-  | "mode"
-  | "paths"
-  | "hosts"
-  | "methods"
-  | "key"
-  | "onMissingKey"
-  | "algorithm"
-  | "quota"
-  | "window"
-  | "burst"
-  | "ttl"
-  | "scope"
-  | "consistency"
-  | "action"
-  | "cost";
-
-interface Place extends FormProps {
-  /** As in a fault, like "limits[0].quota". */
-  readonly at: string;
-}
-
-function usePlace({ draft, change, at }: Place) {
-  const t = useTranslations("editor");
-  const path = stepsOf(at);
-  const name = path.at(-1) as FieldName;
-  const fault = faultAt(draft, at);
-  return {
-    value: draft.document === undefined ? undefined : valueAt(draft.document, path),
-    set: (value: unknown) => change(path, value),
-    label: t(`fields.${name}`),
-    help: t(`help.${name}`),
-    fault: fault === undefined ? undefined : t("shortFault", { expected: fault.expected, got: fault.got }),
-  };
-}
-
-function stepsOf(at: string): Path {
-  return at.split(/[.[\]]/).flatMap((step) => (step === "" ? [] : [/^\d+$/.test(step) ? Number(step) : step]));
-}
-
-function Text({ required = false, ...place }: Place & { required?: boolean }) {
-  const { value, set, ...field } = usePlace(place);
-  const [text, type] = useTyped(value, textOfValue, textOrNothing, set);
-  return (
-    <Field {...field}>
-      {(input) => (
-        <input {...input} type="text" required={required} value={text} onChange={(e) => type(e.target.value)} />
-      )}
-    </Field>
-  );
-}
-
-function Units(place: Place) {
-  const { value, set, ...field } = usePlace(place);
-  const [text, type] = useTyped(value, textOfValue, numberOf, set);
-  return (
-    <Field {...field}>
-      {(input) => (
-        <input {...input} type="text" inputMode="numeric" value={text} onChange={(e) => type(e.target.value)} />
-      )}
-    </Field>
-  );
-}
-
-function Lines(place: Place) {
-  const { value, set, ...field } = usePlace(place);
-  const [text, type] = useTyped(value, textOfLines, linesOf, set);
-  return (
-    <Field {...field}>
-      {(input) => (
-        <textarea {...input} rows={2} value={text} spellCheck={false} onChange={(e) => type(e.target.value)} />
-      )}
-    </Field>
-  );
-}
-
-/** @param props.otherwise what holds if the document says nothing */
-function Choice({ choices, otherwise, ...place }: Place & { choices: readonly string[]; otherwise?: string }) {
-  const t = useTranslations("editor");
-  const { value, set, ...field } = usePlace(place);
-  const chosen = value === undefined ? (otherwise ?? "") : String(value);
-  const all = choices.includes(chosen) ? choices : [chosen, ...choices];
-  return (
-    <Field {...field}>
-      {(input) => (
-        <select
-          {...input}
-          value={chosen}
-          onChange={(e) => set(e.target.value === otherwise ? undefined : e.target.value)}
-        >
-          {all.map((choice) => (
-            <option key={choice} value={choice}>
-              {choices.includes(choice) ? t(`choices.${choice}` as "choices.enforce") : choice}
-            </option>
-          ))}
-        </select>
-      )}
-    </Field>
   );
 }

@@ -51,6 +51,10 @@ export function YamlEditor({
   changed.current = onText;
   const label = t("yaml");
   const first = useRef(draft.text);
+  /** What was typed, and has not come back yet. */
+  const told = useRef<string[]>([]);
+  /** Whether the form changes the text now. */
+  const isShowing = useRef(false);
 
   useEffect(() => {
     const host = place.current;
@@ -89,7 +93,10 @@ export function YamlEditor({
           // Tab leaves the editor, as it leaves every field.
           keymap.of([...completionKeymap, ...lintKeymap, ...historyKeymap, ...defaultKeymap]),
           EditorView.updateListener.of((update) => {
-            if (update.docChanged) changed.current(update.state.doc.toString());
+            if (!update.docChanged || isShowing.current) return;
+            const text = update.state.doc.toString();
+            told.current.push(text);
+            changed.current(text);
           }),
         ],
       }),
@@ -105,8 +112,16 @@ export function YamlEditor({
     const shown = view.current;
     if (shown === undefined) return;
     const old = shown.state.doc.toString();
-    // Only what differs is replaced, so that the cursor stays where it is.
-    if (old !== draft.text) shown.dispatch({ changes: differenceOf(old, draft.text) });
+    const echo = told.current.lastIndexOf(draft.text);
+    told.current.splice(0, echo < 0 ? told.current.length : echo + 1);
+    // What was typed here comes back a little later. Somebody who types fast is further by then, and nothing of that may be lost.
+    if (echo >= 0 && old !== draft.text) return;
+    if (old !== draft.text) {
+      isShowing.current = true;
+      // Only what differs is replaced, so that the cursor stays where it is.
+      shown.dispatch({ changes: differenceOf(old, draft.text) });
+      isShowing.current = false;
+    }
     const diagnostics = draft.faults.map(({ path, expected, got, from, to }) => ({
       from,
       to,

@@ -1,0 +1,63 @@
+// Parts of a document that the form shows as lines of text: headers, the windows of a schedule, and keys of several parts.
+
+/** "x-plan: free, trial" in each line. @returns undefined: there is none */
+export function headersOf(text: string): unknown {
+  const headers: Record<string, string[]> = {};
+  for (const line of filled(text)) {
+    const colon = line.indexOf(":");
+    const name = colon < 0 ? line : line.slice(0, colon).trim();
+    headers[name] = colon < 0 ? [] : items(line.slice(colon + 1), ",");
+  }
+  return orNothing(headers);
+}
+
+export function textOfHeaders(value: unknown): string {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "";
+  return Object.entries(value)
+    .map(([name, values]) => `${name}: ${[values].flat().join(", ")}`)
+    .join("\n");
+}
+
+/** "mon tue 08:00-18:00" in each line, or "08:00-18:00" for every day. */
+export function windowsOf(text: string): unknown {
+  const windows = filled(text).map((line) => {
+    const words = items(line.replaceAll(",", " "), " ");
+    const [from = "", to = ""] = (words.pop() ?? "").split("-");
+    return { ...(words.length === 0 ? {} : { days: words }), from, to };
+  });
+  return windows.length === 0 ? undefined : windows;
+}
+
+export function textOfWindows(value: unknown): string {
+  if (!Array.isArray(value)) return "";
+  return value
+    .map(({ days, from, to }: { days?: string[]; from?: string; to?: string }) =>
+      [...(days ?? []), `${from ?? ""}-${to ?? ""}`].join(" "),
+    )
+    .join("\n");
+}
+
+/** The values of a key in each line; between values of several parts there is " | ". */
+export function keysOf(text: string): unknown {
+  const keys = filled(text).map((line) => line.split(" | ").map((part) => part.trim()));
+  return keys.length === 0 ? undefined : keys;
+}
+
+export function textOfKeys(value: unknown): string {
+  return Array.isArray(value) ? value.map((key) => [key].flat().join(" | ")).join("\n") : "";
+}
+
+function filled(text: string): string[] {
+  return items(text, "\n");
+}
+
+function items(text: string, separator: string): string[] {
+  return text
+    .split(separator)
+    .map((one) => one.trim())
+    .filter((one) => one !== "");
+}
+
+function orNothing(value: Record<string, unknown>): unknown {
+  return Object.keys(value).length === 0 ? undefined : value;
+}
