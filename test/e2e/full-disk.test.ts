@@ -61,7 +61,12 @@ async function startOnFullDisk(): Promise<Program> {
 
 function killWithAllItStarted(pid: number): void {
   const children = childrenOf(pid);
-  process.kill(pid, "SIGKILL");
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    // It may have ended by itself when what had started it was killed.
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
   for (const child of children) killWithAllItStarted(child);
 }
 

@@ -144,6 +144,8 @@ describe("a change is told to other control planes", () => {
     for (const text of [...lies, ...positions.map((position) => JSON.stringify(position))]) {
       for (let i = 0; i < 20; i += 1) await redis.command("PUBLISH", changes, text);
     }
+    // A change waits for gateways that its control plane knows of, and it hears of the other's a little later.
+    await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1), 5_000);
     const again = one.call("PUT", "/apps/default/policies/books?wait=5s", { body: perSecond(2) });
     gateway.apply(await gateway.next("snapshot"));
     expect((await again).body.applied).toEqual({ gateways: 1, acked: 1, refused: 0 });
