@@ -21,19 +21,20 @@ export function AuditPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const asked = useDeferredValue(search);
-  const { data, error, isPending, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
-    queryKey: ["audit", asked],
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam, signal }) =>
-      answerOf(
-        api.GET("/api/v1/audit", {
-          params: { query: { ...asked, limit: pageSize, ...(pageParam === undefined ? {} : { before: pageParam }) } },
-          signal,
-        }),
-      ),
-    getNextPageParam: ({ next }) => next,
-    placeholderData: keepPreviousData,
-  });
+  const { data, error, isPending, isPlaceholderData, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } =
+    useInfiniteQuery({
+      queryKey: ["audit", asked],
+      initialPageParam: undefined as string | undefined,
+      queryFn: ({ pageParam, signal }) =>
+        answerOf(
+          api.GET("/api/v1/audit", {
+            params: { query: { ...asked, limit: pageSize, ...(pageParam === undefined ? {} : { before: pageParam }) } },
+            signal,
+          }),
+        ),
+      getNextPageParam: ({ next }) => next,
+      placeholderData: keepPreviousData,
+    });
   const [shown, setShown] = useState<Entry>();
   const entries = data?.pages.flatMap((page) => page.entries) ?? [];
   const change = (to: Record<string, string>) =>
@@ -47,7 +48,11 @@ export function AuditPage() {
       {data !== undefined && entries.length === 0 ? <Empty>{t("none")}</Empty> : null}
       {entries.length === 0 ? null : (
         <section className="card">
-          <Table label={t("title")} columns={[t("when"), t("who"), t("action"), t("about"), t("from"), t("details")]}>
+          <Table
+            label={t("title")}
+            columns={[t("when"), t("who"), t("action"), t("about"), t("from"), t("details")]}
+            busy={isPlaceholderData || asked !== search}
+          >
             {entries.map((entry) => (
               <Row key={entry.id} entry={entry} onShow={() => setShown(entry)} />
             ))}
