@@ -1,15 +1,17 @@
 // The policy that somebody edits: form and text in step, and what is wrong with it, where.
 
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   type Draft,
   draftOf,
   draftOfText,
   faultAt,
+  type Json,
   pathOf,
   valueAt,
   withField,
 } from "../../console/src/pages/policies/editor/draft.ts";
+import { headersOf, textOfHeaders, textOfWindows } from "../../console/src/pages/policies/editor/written.ts";
 
 const books = { name: "books", limits: [{ algorithm: "fixed-window", quota: 5, window: "1m" }] };
 const textOf = ({ text }: Draft, path: string) => {
@@ -77,4 +79,51 @@ it("reads the paths of faults", () => {
   expect(pathOf("")).toEqual([]);
   expect(valueAt(books, ["limits", 0, "window"])).toBe("1m");
   expect(valueAt(books, ["match", "paths"])).toBeUndefined();
+});
+
+describe("text that somebody is in the middle of typing", () => {
+  const limits = "limits: [{ algorithm: fixed-window, quota: 1, window: 1s }]\n";
+
+  it.each([
+    ["onLimit: reject\n", ["onLimit", "status"], 503],
+    ["schedule: 9-5\n", ["schedule", "timezone"], "UTC"],
+    ["exempt:\n", ["exempt", "cidrs"], ["10.0.0.0/8"]],
+    ["overrides:\n  - \n", ["overrides", 0, "mode"], "off"],
+    ["match: [a]\n", ["match", "paths"], ["/a"]],
+  ] as const)("takes a field of the form: %j", (typed, path, value) => {
+    const draft = withField(draftOfText(`name: a\n${typed}${limits}`), path, value);
+    expect(valueAt(draft.document as Json, path)).toEqual(value);
+    expect(draft.document).toMatchObject({ name: "a", limits: [{ quota: 1 }] });
+  });
+
+  it("keeps the other fields of what an alias stands for", () => {
+    const draft = draftOfText(`x: &polite { status: 429, body: no }\nonLimit: *polite\n${limits}`);
+    expect(withField(draft, ["onLimit", "status"], 503).document).toMatchObject({
+      x: { status: 429, body: "no" },
+      onLimit: { status: 503, body: "no" },
+    });
+  });
+
+  it("stays as it is if it cannot be read, and says so also of too many aliases", () => {
+    const unreadable = draftOfText("a: [");
+    expect(withField(unreadable, ["name"], "b")).toBe(unreadable);
+    const lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"];
+    for (let i = 1; i < 6; i += 1)
+      lines.push(
+        `a${i}: &a${i} [${Array(10)
+          .fill(`*a${i - 1}`)
+          .join(", ")}]`,
+      );
+    expect(draftOfText(lines.join("\n"))).toMatchObject({ document: undefined, faults: [{ path: "" }] });
+  });
+
+  it("is shown as lines", () => {
+    expect(textOfWindows([null, { days: "mon" }, { from: "08:00", to: "18:00" }])).toBe("-\nmon -\n08:00-18:00");
+  });
+});
+
+it("a header's value with a comma stays one value", () => {
+  const headers = { "x-plan": ["a, b", 'c"d', "e"], "x-old": ["f"] };
+  expect(textOfHeaders(headers)).toBe('x-plan: "a, b", "c\\"d", e\nx-old: f');
+  expect(headersOf(textOfHeaders(headers))).toEqual(headers);
 });

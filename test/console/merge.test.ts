@@ -67,3 +67,12 @@ it("an edit merged with no edit is that edit", () => {
     }),
   );
 });
+
+it("overrides of different keys at the same place are no changes of one override", () => {
+  const of = (key: string, quota: number) => ({ overrides: [{ key: [key], limits: [{ quota }] }] });
+  const { document, conflicts } = mergeEdits(of("alice", 100), of("bob", 100), of("alice", 100_000));
+  expect(conflicts).toEqual([
+    { path: ["overrides"], mine: of("bob", 100).overrides, theirs: of("alice", 100_000).overrides },
+  ]);
+  expect(document).toEqual(of("bob", 100));
+});

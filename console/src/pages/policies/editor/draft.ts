@@ -2,7 +2,19 @@
 // own validator says so, field by field, while one types.
 
 import { problemsOf } from "@sluice/limiter/document/validate.ts";
-import { type Document, isMap, isNode, isPair, isScalar, isSeq, type Node, parseDocument, stringify } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isNode,
+  isPair,
+  isScalar,
+  isSeq,
+  type Node,
+  parseDocument,
+  stringify,
+} from "yaml";
 
 export type Json = Record<string, unknown>;
 export type Path = readonly (string | number)[];
@@ -46,7 +58,13 @@ export function draftOfText(text: string): Draft {
     const expected = unreadable.message.split("\n")[0] ?? "";
     return { text, document: undefined, faults: [{ path: "", expected, got: "", ...within(text, from, to) }] };
   }
-  const value: unknown = yaml.toJS({ maxAliasCount: 100 });
+  let value: unknown;
+  try {
+    value = yaml.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    const expected = error instanceof Error ? error.message : String(error);
+    return { text, document: undefined, faults: [{ path: "", expected, got: "", from: 0, to: text.length }] };
+  }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     const fault = {
       path: "",
@@ -63,9 +81,14 @@ export function draftOfText(text: string): Draft {
   return { text, document, faults };
 }
 
-/** @param value undefined: the field is taken out @returns the draft with this field; comments and the order of fields stay */
+/**
+ * @param value undefined: the field is taken out
+ * @returns the draft with this field; comments and the order of fields stay. A draft that cannot be read stays as it is.
+ */
 export function withField(draft: Draft, path: Path, value: unknown): Draft {
+  if (draft.document === undefined) return draft;
   const yaml = parseDocument(draft.text);
+  makeRoom(yaml, path);
   if (value !== undefined) yaml.setIn(path, yaml.createNode(value, { flow: isPlainList(value) }));
   else {
     yaml.deleteIn(path);
@@ -76,6 +99,20 @@ export function withField(draft: Draft, path: Path, value: unknown): Draft {
     }
   }
   return draftOfText(yaml.toString({ lineWidth: 0, flowCollectionPadding: true }));
+}
+
+/** Whatever is on the way to the field and can hold no fields, such as half-typed text, becomes an object or a list. */
+function makeRoom(yaml: Document, path: Path): void {
+  for (let length = 1; length < path.length; length += 1) {
+    const outer = path.slice(0, length);
+    const node = yaml.getIn(outer, true);
+    if (node === undefined) return;
+    const meant = isAlias(node) ? node.resolve(yaml)?.clone() : node;
+    const isIndex = typeof path[length] === "number";
+    if (isCollection(meant) && (isMap(meant) || isIndex)) {
+      if (meant !== node) yaml.setIn(outer, meant);
+    } else yaml.setIn(outer, yaml.createNode(isIndex ? [] : {}));
+  }
 }
 
 /** @returns the value at the path, or undefined if there is none */

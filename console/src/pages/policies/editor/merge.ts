@@ -37,14 +37,23 @@ function mergeValues(base: unknown, mine: unknown, theirs: unknown, path: Path, 
   if (isRecord(mine) && isRecord(theirs)) {
     return mergeRecords(isRecord(base) ? base : {}, mine, theirs, path, conflicts);
   }
-  // Items of a list have their places: lists of the same length are merged place by place, others are chosen whole.
+  // Lists are merged place by place if they have the same limits or the overrides of the same keys; others are chosen whole.
   if (Array.isArray(base) && Array.isArray(mine) && Array.isArray(theirs)) {
-    if (base.length === mine.length && mine.length === theirs.length && base.every(isRecord)) {
+    if (
+      base.every(isRecord) &&
+      isSame(base.map(identityOf), mine.map(identityOf)) &&
+      isSame(base.map(identityOf), theirs.map(identityOf))
+    ) {
       return mine.map((item, i) => mergeValues(base[i], item, theirs[i], [...path, i], conflicts));
     }
   }
   conflicts.push({ path, mine, theirs });
   return mine;
+}
+
+/** What makes two items of a list the same one: the name of a limit, the key of an override. */
+function identityOf(item: unknown): unknown {
+  return isRecord(item) ? [item["name"], item["key"]] : undefined;
 }
 
 /** @returns whether both say the same, in whatever order their fields are */

@@ -32,7 +32,7 @@ export function MoreFields({ draft, change }: FormProps) {
             <Lines {...form} at={`overrides[${i}].key`} word="overrideKey" />
             <Choice {...form} at={`overrides[${i}].mode`} word="overrideMode" choices={modes} otherwise="enforce" />
             {limits.map((limit) => (
-              <OverriddenQuota key={String(limit["name"])} {...form} override={i} limit={limit} />
+              <OverriddenQuota key={String(limit?.["name"])} {...form} override={i} limit={limit} />
             ))}
           </div>
           <button
@@ -66,6 +66,6 @@ export function MoreFields({ draft, change }: FormProps) {
 function OverriddenQuota({ draft, change, override, limit }: FormProps & { override: number; limit: Json }) {
   const overrides = draft.document?.["overrides"] as Json[];
   const own = Array.isArray(overrides[override]?.["limits"]) ? (overrides[override]["limits"] as Json[]) : [];
-  const at = own.findIndex((one) => (one["name"] ?? "default") === (limit["name"] ?? "default"));
+  const at = own.findIndex((one) => (one?.["name"] ?? "default") === (limit?.["name"] ?? "default"));
   return at < 0 ? null : <Units draft={draft} change={change} at={`overrides[${override}].limits[${at}].quota`} />;
 }

@@ -1,10 +1,11 @@
 // Edits a policy, by a form and as YAML side by side, and stores it: as it is, in shadow mode, or as a dry run.
 
 import { useQueryClient } from "@tanstack/react-query";
-import { useBlocker } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { Link, useBlocker, useRouter } from "@tanstack/react-router";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
 import { policyQuery } from "../../../api/queries.ts";
+import { Boundary } from "../../../parts/boundary.tsx";
 import { Dialog } from "../../../parts/dialog.tsx";
 import { useTell } from "../../../parts/notices.tsx";
 import { Refusal } from "../../../parts/refusal.tsx";
@@ -15,7 +16,7 @@ import { type Draft, draftOf, draftOfText, type Fault, type Json, withField } fr
 import "./editor.css";
 import { isSame } from "./merge.ts";
 import { PolicyForm } from "./policy-form.tsx";
-import { isConflict, type Rehearsal, rehearse, remove, type Stored, store } from "./policy-store.ts";
+import { isConflict, isMissing, type Rehearsal, rehearse, remove, type Stored, store } from "./policy-store.ts";
 import { YamlEditor } from "./yaml-editor.tsx";
 
 /** A stored version of the policy. */
@@ -44,13 +45,18 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
   const format = useFormatter();
   const tell = useTell();
   const cache = useQueryClient();
+  const router = useRouter();
   const [draft, setDraft] = useState(() => draftOf(beginning));
+  const newest = useRef(draft);
+  newest.current = draft;
   /** What the draft was made from: changes of others since are found by it. */
   const [base, setBase] = useState(inForce);
   const [stored, setStored] = useState<Stored>();
   const [error, setError] = useState<unknown>();
   const [isStoring, setIsStoring] = useState(false);
   const [theirs, setTheirs] = useState<Version>();
+  /** What somebody else did meanwhile, so that it cannot be stored as it is. */
+  const [obstacle, setObstacle] = useState<"deleted" | "taken">();
   const [rehearsal, setRehearsal] = useState<Rehearsal>();
 
   const name = base === undefined ? textOf(draft.document?.["name"]) : textOf(base.document["name"]);
@@ -70,12 +76,24 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
     await cache.invalidateQueries({ queryKey: ["policies", app, changedName] });
   };
 
-  const undo = (former: Version | undefined, now: Stored) => async () => {
-    if (former === undefined) await remove(app, name, now.etag);
-    else {
+  // Somebody else has stored it: it is shown at once, unless something was typed here.
+  const changedMeanwhile = inForce !== undefined && base !== undefined && isNewer(inForce.etag, base.etag);
+  useEffect(() => {
+    if (!changedMeanwhile || isDirty || isStoring) return;
+    setBase(inForce);
+    setDraft(draftOf(inForce.document));
+    setStored(undefined);
+  }, [changedMeanwhile, isDirty, isStoring, inForce]);
+
+  const undo = (former: Version | undefined, now: Stored, document: Json) => async () => {
+    if (former === undefined) {
+      await remove(app, name, now.etag);
+      await router.navigate({ to: "/policies", search: { app } });
+    } else {
       const again = await store(app, name, former.document, now.etag);
       setBase({ document: former.document, etag: again.etag });
-      setDraft(draftOf(former.document));
+      // What was typed since stays.
+      setDraft((old) => (isSame(old.document, document) ? draftOf(former.document) : old));
       setStored(again);
     }
     await seen(name);
@@ -86,41 +104,51 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
     if (changed.document === undefined) return;
     setIsStoring(true);
     setError(undefined);
+    setObstacle(undefined);
     try {
       const now = await store(app, name, changed.document, base?.etag);
+      // What was typed since is not stored, and stays.
+      const isWhole = newest.current === draft;
       tell({
         text: t(`stored.${as}`, { name, revision: format.number(now.revision, { useGrouping: false }) }),
-        undo: undo(base, now),
+        undo: undo(base, now, changed.document),
       });
       setStored(now);
       setBase({ document: changed.document, etag: now.etag });
-      setDraft(changed);
+      setDraft((old) => (as === mode ? old : withField(old, ["mode"], as === "enforce" ? undefined : as)));
       await seen(name);
-      if (base === undefined) onCreated?.(name, now.revision);
+      if (base === undefined && isWhole) onCreated?.(name, now.revision);
     } catch (failure) {
-      if (isConflict(failure) && base !== undefined) await showTheirs();
-      else setError(failure);
+      await showFailure(failure);
     } finally {
       setIsStoring(false);
     }
+  };
+
+  const showFailure = async (failure: unknown) => {
+    if (!isConflict(failure)) setError(failure);
+    else if (base === undefined) setObstacle("taken");
+    else await showTheirs();
   };
 
   const showTheirs = async () => {
     try {
       setTheirs(versionOf(await cache.fetchQuery({ ...policyQuery(app, name), staleTime: 0 })));
     } catch (failure) {
-      setError(failure);
+      if (!isMissing(failure)) return setError(failure);
+      setBase(undefined);
+      setObstacle("deleted");
     }
   };
 
   const dryRun = async () => {
     if (draft.document === undefined) return;
     setError(undefined);
+    setObstacle(undefined);
     try {
       setRehearsal(await rehearse(app, name, draft.document, base?.etag));
     } catch (failure) {
-      if (isConflict(failure) && base !== undefined) await showTheirs();
-      else setError(failure);
+      await showFailure(failure);
     }
   };
 
@@ -131,11 +159,13 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
         <fieldset className="card form" disabled={!mayEdit || draft.document === undefined} aria-label={t("form")}>
           <h2>{t("form")}</h2>
           {draft.document === undefined ? <p className="fault">{t("unreadable")}</p> : null}
-          <PolicyForm
-            draft={draft}
-            isNew={base === undefined}
-            change={(path, value) => setDraft((old) => withField(old, path, value))}
-          />
+          <Boundary of={draft} fallback={<p className="fault">{t("unreadable")}</p>}>
+            <PolicyForm
+              draft={draft}
+              isNew={base === undefined}
+              change={(path, value) => setDraft((old) => withField(old, path, value))}
+            />
+          </Boundary>
         </fieldset>
         <div className="side">
           <div className="card">
@@ -143,10 +173,28 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
             <YamlEditor draft={draft} isReadOnly={!mayEdit} onText={(text) => setDraft(draftOfText(text))} />
             <Faults faults={faults} />
           </div>
-          <ForecastPanel app={app} draft={faults.length === 0 ? draft.document : undefined} inForce={base?.document} />
+          <ForecastPanel app={app} draft={forecastable(draft, faults)} inForce={base?.document} />
         </div>
       </div>
       {error === undefined ? null : <Refusal error={error} />}
+      {changedMeanwhile && isDirty && !isStoring ? (
+        <div className="warning" role="status">
+          {t("changedMeanwhile")}{" "}
+          <button type="button" onClick={() => void showTheirs()}>
+            {t("compare")}
+          </button>
+        </div>
+      ) : null}
+      {obstacle === undefined ? null : (
+        <p className="warning" role="alert">
+          {t(`obstacles.${obstacle}`, { name })}{" "}
+          {obstacle === "taken" ? (
+            <Link to="/policies/$app/$policy" params={{ app, policy: name }}>
+              {t("openOther", { name })}
+            </Link>
+          ) : null}
+        </p>
+      )}
       {shownRevision === undefined ? null : <Applied revision={shownRevision} />}
       {stored?.warnings.map((warning) =>
         "path" in warning ? (
@@ -260,6 +308,18 @@ function renamed(draft: Draft, base: Version | undefined): Fault[] {
   if (base === undefined || document === undefined || document["name"] === undefined || document["name"] === name)
     return [];
   return [{ path: "name", expected: `"${name}"`, got: JSON.stringify(document["name"]), from: 0, to: 0 }];
+}
+
+/** A forecast needs no name, with which one begins last. */
+function forecastable({ document }: Draft, faults: readonly Fault[]): Json | undefined {
+  if (faults.length === 0) return document;
+  return faults.every(({ path }) => path === "name") ? { ...document, name: "policy" } : undefined;
+}
+
+/** Versions are revisions, which only grow. */
+function isNewer(etag: string, than: string): boolean {
+  const [a, b] = [etag, than].map((one) => Number(one.replace(/\D/g, "")));
+  return (a ?? 0) > (b ?? 0);
 }
 
 export function versionOf({ document, etag }: { document: object; etag: string }): Version {

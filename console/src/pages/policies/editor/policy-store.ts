@@ -56,6 +56,10 @@ export function isConflict(error: unknown): boolean {
   return error instanceof RequestError && error.status === 412;
 }
 
+export function isMissing(error: unknown): boolean {
+  return error instanceof RequestError && error.status === 404;
+}
+
 function condition(etag: string | undefined): { "if-match": string } | { "if-none-match": string } {
   return etag === undefined ? { "if-none-match": "*" } : { "if-match": etag };
 }

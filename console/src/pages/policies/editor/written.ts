@@ -1,12 +1,12 @@
 // Parts of a document that the form shows as lines of text: headers, the windows of a schedule, and keys of several parts.
 
-/** "x-plan: free, trial" in each line. @returns undefined: there is none */
+/** "x-plan: free, trial" in each line. A value with a comma is in quotation marks. @returns undefined: there is none */
 export function headersOf(text: string): unknown {
   const headers: Record<string, string[]> = {};
   for (const line of filled(text)) {
     const colon = line.indexOf(":");
     const name = colon < 0 ? line : line.slice(0, colon).trim();
-    headers[name] = colon < 0 ? [] : items(line.slice(colon + 1), ",");
+    headers[name] = colon < 0 ? [] : listOf(line.slice(colon + 1));
   }
   return orNothing(headers);
 }
@@ -14,8 +14,27 @@ export function headersOf(text: string): unknown {
 export function textOfHeaders(value: unknown): string {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return "";
   return Object.entries(value)
-    .map(([name, values]) => `${name}: ${[values].flat().join(", ")}`)
+    .map(([name, values]) => `${name}: ${[values].flat().map(quotedIfNeeded).join(", ")}`)
     .join("\n");
+}
+
+function listOf(text: string): string[] {
+  const found = text.match(/\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*/g) ?? [];
+  return found.map((one) => unquoted(one.trim())).filter((one) => one !== "");
+}
+
+function quotedIfNeeded(value: unknown): string {
+  const text = String(value);
+  return /[,"]|^\s|\s$/.test(text) ? JSON.stringify(text) : text;
+}
+
+function unquoted(text: string): string {
+  if (!/^".*"$/.test(text)) return text;
+  try {
+    return String(JSON.parse(text));
+  } catch {
+    return text;
+  }
 }
 
 /** "mon tue 08:00-18:00" in each line, or "08:00-18:00" for every day. */
@@ -30,11 +49,15 @@ export function windowsOf(text: string): unknown {
 
 export function textOfWindows(value: unknown): string {
   if (!Array.isArray(value)) return "";
-  return value
-    .map(({ days, from, to }: { days?: string[]; from?: string; to?: string }) =>
-      [...(days ?? []), `${from ?? ""}-${to ?? ""}`].join(" "),
-    )
-    .join("\n");
+  return (
+    value
+      // Somebody may be in the middle of typing it.
+      .map((window: { days?: unknown; from?: unknown; to?: unknown } | null) => {
+        const days = [window?.days ?? []].flat();
+        return [...days, `${window?.from ?? ""}-${window?.to ?? ""}`].join(" ");
+      })
+      .join("\n")
+  );
 }
 
 /** The values of a key in each line; between values of several parts there is " | ". */
