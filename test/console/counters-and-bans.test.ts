@@ -10,7 +10,7 @@ import {
   seriesName,
   withReading,
 } from "../../console/src/pages/keys/counter-state.ts";
-import { readKeysSearch } from "../../console/src/pages/keys/keys-search.ts";
+import { linkTo, readKeysSearch } from "../../console/src/pages/keys/keys-search.ts";
 import { usersOf } from "../../console/src/pages/templates/template-users.ts";
 
 const state = (name: string, remaining: number, limit = 10, resetAfter = 60) => ({
@@ -115,5 +115,18 @@ describe("a stored policy", () => {
     const listed = { name: "p", etag: "", revision: 1, updatedAt: "", document } as never;
     expect(usersOf([listed], { name: "polite" })).toEqual(["p"]);
     expect(usersOf([listed], { name: "other" })).toEqual([]);
+  });
+});
+
+it("a key with a credential in it is not in the URL", () => {
+  expect(linkTo("shop", "books", ["ip"], ["10.0.0.1"]).search).toEqual({
+    app: "shop",
+    policy: "books",
+    key: ["10.0.0.1"],
+  });
+  expect(linkTo("shop", "books", ["ip", "header:x-api-key"], ["10.0.0.1", "sk-1"])).toEqual({
+    to: "/keys",
+    search: { app: "shop", policy: "books" },
+    state: { countedKey: ["10.0.0.1", "sk-1"] },
   });
 });

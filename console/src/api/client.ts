@@ -20,10 +20,55 @@ export class RequestError extends Error {
   }
 }
 
+const sessionPath = "/api/v1/session";
 let csrfToken = "";
+let whoIsSignedIn: string | undefined;
+/** What is to be done when the control plane does not know the session any more. */
+let onEnd: () => void = () => undefined;
+/** How far the control plane's clock is ahead of the browser's. */
+let aheadMs = 0;
+/** Less is the time on the way, and that the answer's date has no parts of a second. */
+const leastAheadMs = 2_000;
 
-export function noteSession({ csrfToken: token = "" }: Schemas["Session"]): void {
+export function noteSession({ csrfToken: token = "", who }: Schemas["Session"]): void {
   csrfToken = token;
+  whoIsSignedIn = who;
+}
+
+export function whenSessionEnds(act: () => void): void {
+  onEnd = act;
+}
+
+/** The time of the control plane, in ms since 1970: what it counted is shown by its own clock. */
+export function nowMs(): number {
+  return Date.now() + aheadMs;
+}
+
+/** Somebody may have signed in again in another tab, with which the session has another CSRF token: that one is asked for, once. */
+async function ask(request: Request): Promise<Response> {
+  const again = request.method === "GET" ? undefined : request.clone();
+  const response = await fetch(request);
+  noteTime(response);
+  if (response.status === 401 && new URL(request.url).pathname !== sessionPath) onEnd();
+  if (again === undefined || response.status !== 403) return response;
+  const problem: unknown = await response
+    .clone()
+    .json()
+    .catch(() => undefined);
+  if (!isProblem(problem) || problem.code !== "cross-site-request") return response;
+  const answer = await fetch(sessionPath, { credentials: "same-origin" });
+  if (!answer.ok) return response;
+  const session = (await answer.json()) as Schemas["Session"];
+  // Nobody acts in the name of somebody else.
+  if (session.who !== whoIsSignedIn) return response;
+  noteSession(session);
+  again.headers.set("x-csrf-token", csrfToken);
+  return fetch(again);
+}
+
+function noteTime(response: Response): void {
+  const difference = Date.parse(response.headers.get("date") ?? "") - Date.now();
+  if (!Number.isNaN(difference)) aheadMs = Math.abs(difference) < leastAheadMs ? 0 : difference;
 }
 
 const sessionHeaders: Middleware = {
@@ -35,7 +80,7 @@ const sessionHeaders: Middleware = {
   },
 };
 
-export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
+export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin", fetch: ask });
 api.use(sessionHeaders);
 
 /** @throws RequestError */

@@ -15,6 +15,7 @@ import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
 import { readTrialSearch } from "../pages/trial/trial-search.ts";
+import { Notices } from "../parts/notices.tsx";
 import { Crashed, NotFound } from "../parts/states.tsx";
 import { Shell } from "./shell.tsx";
 
@@ -27,7 +28,7 @@ export function readAppSearch({ app }: Record<string, unknown>): AppSearch {
   return typeof app === "string" && app !== "" ? { app } : {};
 }
 
-const root = createRootRoute({ component: Outlet, notFoundComponent: NotFound, errorComponent: Crashed });
+const root = createRootRoute({ component: Root, notFoundComponent: NotFound, errorComponent: Crashed });
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
@@ -149,6 +150,14 @@ const routeTree = root.addChildren([
     tokens,
   ]),
 ]);
+
+function Root() {
+  return (
+    <Notices>
+      <Outlet />
+    </Notices>
+  );
+}
 
 /** A sign-in leads back to a page of the console, and nowhere else. */
 function isOwnPath(to: unknown): to is string {

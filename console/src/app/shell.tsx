@@ -1,7 +1,7 @@
 // What is around every page for somebody who is signed in: where to go, who one is, and whether the control plane answers.
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
+import { Link, Outlet, useNavigate, useRouter, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
   Ban,
@@ -19,13 +19,14 @@ import {
 } from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
-import { answerOf, api, RequestError } from "../api/client.ts";
+import { answerOf, api, RequestError, whenSessionEnds } from "../api/client.ts";
 import { sessionQuery } from "../api/queries.ts";
-import { Notices } from "../parts/notices.tsx";
+import { useTell } from "../parts/notices.tsx";
 import { ownsSomething } from "../parts/rights.ts";
 import { Failed, Loading } from "../parts/states.tsx";
 import { type Language, languages, useLanguage } from "../settings/language.tsx";
 import { type Theme, themes, useTheme } from "../settings/theme.tsx";
+import { SessionEnded } from "./session-ended.tsx";
 
 /** In groups, as somebody looks for them. Who owns no app does not see what only owners may open. */
 const groups = [
@@ -69,10 +70,21 @@ interface Group {
 
 export function Shell() {
   const t = useTranslations("shell");
+  const cache = useQueryClient();
   const { data: session, error, isPending, refetch } = useQuery(sessionQuery);
+  const [isLater, setIsLater] = useState(false);
+  const hasEnded = error instanceof RequestError && error.status === 401;
+  useTitle();
+  useEffect(() => {
+    whenSessionEnds(() => void cache.invalidateQueries({ queryKey: sessionQuery.queryKey }));
+    return () => whenSessionEnds(() => undefined);
+  }, [cache]);
+  useEffect(() => {
+    if (!hasEnded) setIsLater(false);
+  }, [hasEnded]);
   if (session === undefined) {
     if (isPending) return <Loading />;
-    if (error instanceof RequestError && error.status === 401) return <ToSignIn />;
+    if (hasEnded) return <ToSignIn />;
     return (
       <main className="alone">
         <Failed error={error} again={() => void refetch()} />
@@ -92,19 +104,37 @@ export function Shell() {
       </header>
       <div className="body">
         <Places owns={ownsSomething(session)} />
-        <Notices>
-          <main id="main" tabIndex={-1}>
-            {error === null ? null : (
-              <p className="offline" role="status">
-                {t("offline")}
-              </p>
-            )}
-            <Outlet />
-          </main>
-        </Notices>
+        <main id="main" tabIndex={-1}>
+          {error === null ? null : (
+            <p className="offline" role="status">
+              {hasEnded ? t("ended") : t("offline")}{" "}
+              {hasEnded ? (
+                <button type="button" onClick={() => setIsLater(false)}>
+                  {t("signInAgain")}
+                </button>
+              ) : null}
+            </p>
+          )}
+          <Outlet />
+        </main>
       </div>
+      {hasEnded && !isLater ? <SessionEnded onLater={() => setIsLater(true)} /> : null}
     </>
   );
+}
+
+/** The browser's tab says which page it has. */
+function useTitle(): void {
+  const t = useTranslations("shell");
+  const room = useRouterState({ select: ({ location }) => location.pathname.split("/")[1] });
+  const place = groups.flatMap(({ places }) => places as Group["places"]).find(({ to }) => to === `/${room}`);
+  const word = place === undefined ? undefined : t(place.word as "overview");
+  useEffect(() => {
+    document.title = word === undefined ? "Sluice" : `${word} · Sluice`;
+    return () => {
+      document.title = "Sluice";
+    };
+  }, [word]);
 }
 
 /** On a narrow page they open by a button. */
@@ -153,12 +183,23 @@ function Who({ who, isSession }: { who: string; isSession: boolean }) {
   const t = useTranslations("shell");
   const cache = useQueryClient();
   const navigate = useNavigate();
+  const router = useRouter();
+  const tell = useTell();
   const [language, setLanguage] = useLanguage();
   const [theme, setTheme] = useTheme();
   const signOut = async () => {
-    await answerOf(api.DELETE("/api/v1/session")).catch(() => undefined);
-    cache.clear();
+    // Whoever has something that is not stored yet may want to stay.
     await navigate({ to: "/sign-in" });
+    if (router.state.location.pathname !== "/sign-in") return;
+    try {
+      await answerOf(api.DELETE("/api/v1/session"));
+    } catch (error) {
+      if (!(error instanceof RequestError && error.status === 401)) {
+        tell({ text: t("stillSignedIn") });
+        return;
+      }
+    }
+    cache.clear();
   };
   return (
     <div className="who">

@@ -1,17 +1,46 @@
-// A dialog over the page. The browser keeps the focus in it, closes it by Escape, and gives the focus back afterwards.
+// A dialog over the page. The browser keeps the focus in it and closes it by Escape; afterwards, the focus is where it was.
 
-import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type ReactNode, useId, useLayoutEffect, useRef, useState } from "react";
 import { useTranslations } from "use-intl";
 import { Refusal } from "./refusal.tsx";
 
-export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
+/** @param props.mayClose whether Escape closes it: something may be on its way, or be lost */
+export function Dialog({
+  title,
+  onClose,
+  mayClose = () => true,
+  children,
+}: {
+  title: string;
+  onClose: () => void;
+  mayClose?: () => boolean;
+  children: ReactNode;
+}) {
   const id = useId();
   const place = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    place.current?.showModal();
+  const isShown = useRef(false);
+  useLayoutEffect(() => {
+    const dialog = place.current;
+    isShown.current = true;
+    dialog?.showModal();
+    return () => {
+      // Closing it hands the focus back; the event of it comes when another dialog may be open already.
+      isShown.current = false;
+      dialog?.close();
+      if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
+    };
   }, []);
   return (
-    <dialog ref={place} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={place}
+      aria-labelledby={id}
+      onKeyDown={(event) => {
+        if (event.key === "Escape" && !mayClose()) event.preventDefault();
+      }}
+      onClose={() => {
+        if (isShown.current) onClose();
+      }}
+    >
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>
@@ -54,11 +83,11 @@ export function Confirmation({
     }
   };
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose} mayClose={() => !isActing}>
       {children}
       {error === undefined ? null : <Refusal error={error} />}
       <div className="actions">
-        <button type="button" onClick={onClose}>
+        <button type="button" disabled={isActing} onClick={onClose}>
           {t("cancel")}
         </button>
         <button type="button" className={destructive ? "danger" : "main"} disabled={isActing} onClick={() => void go()}>

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { useLocale, useTranslations } from "use-intl";
 import "uplot/dist/uPlot.min.css";
+import { nowMs } from "../../api/client.ts";
 import { pastTrafficQuery } from "../../api/queries.ts";
 import { chartOptions } from "../../parts/traffic/chart-options.ts";
 import { results } from "../../parts/traffic/traffic-window.ts";
@@ -38,7 +39,7 @@ export function HistoryChart({
   const marked = useRef(revisions);
   marked.current = revisions;
   const chart = useRef<uPlot>(undefined);
-  const columns = minutesOf(points ?? [], period, Date.now());
+  const columns = minutesOf(points ?? [], period, nowMs());
   const newest = useRef(columns);
   newest.current = columns;
 

@@ -2,6 +2,7 @@
 
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { useEffect } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
@@ -14,6 +15,8 @@ import { hoursOf, periods } from "./past-minutes.ts";
 
 const route = getRouteApi("/shell/history");
 const pageSize = 200;
+/** So many are looked through for a revision of the app before somebody asks for more. */
+const mostPages = 20;
 
 export function HistoryPage() {
   const t = useTranslations("history");
@@ -35,6 +38,11 @@ export function HistoryPage() {
   });
   const all = data?.pages.flatMap(({ revisions }) => revisions) ?? [];
   const shown = all.filter((revision) => isShown(revision, { ...search, ...(app === undefined ? {} : { app }) }));
+  // The newest may all be of other apps.
+  const isSearching = data !== undefined && shown.length === 0 && hasNextPage && data.pages.length < mostPages;
+  useEffect(() => {
+    if (isSearching && !isFetchingNextPage) void fetchNextPage();
+  }, [isSearching, isFetchingNextPage, fetchNextPage]);
   const period = search.period ?? "1h";
   const change = (to: Record<string, string>) =>
     void navigate({ search: readHistorySearch({ ...search, ...to }), replace: true });
@@ -72,7 +80,8 @@ export function HistoryPage() {
       )}
       {data === undefined ? null : (
         <section className="card">
-          {shown.length === 0 ? <Empty>{t("none")}</Empty> : null}
+          {isSearching ? <Loading /> : null}
+          {shown.length === 0 && !isSearching ? <Empty>{t("none")}</Empty> : null}
           <Table label={t("title")} columns={[t("revision"), t("what"), t("who"), t("when")]}>
             {shown.map(({ n, at, who, summary }) => (
               <tr key={n}>

@@ -35,8 +35,10 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
     await seen();
     // There was nothing to change.
     if (revision === undefined) return;
-    // Before the roll-back, it was as of the revision before it.
+    // Before the roll-back, it was as of the revision before it. What somebody has changed since would be lost.
     const undo = async () => {
+      const { changes = [] } = await rollBack({ ...target, to: revision }, { dryRun: true });
+      if (changes.length > 0) throw new Error("changed since");
       await rollBack({ ...target, to: revision - 1 }, { wait });
       await seen();
     };

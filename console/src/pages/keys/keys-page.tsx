@@ -1,7 +1,7 @@
 // Keys: which are refused most, and how one of them stands: on Redis and at every gateway, what refuses it and until when.
 
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, useLocation } from "@tanstack/react-router";
 import { useTranslations } from "use-intl";
 import { termsOf } from "../../api/policy-terms.ts";
 import { policiesQuery } from "../../api/queries.ts";
@@ -11,6 +11,7 @@ import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { CounterCard } from "./counter-card.tsx";
 import { KeyForm } from "./key-form.tsx";
 import "./keys.css";
+import { linkTo } from "./keys-search.ts";
 import { TopKeys } from "./top-keys.tsx";
 
 const route = getRouteApi("/shell/keys");
@@ -20,6 +21,7 @@ export function KeysPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const app = useChosenApp(search.app);
+  const kept = useLocation({ select: ({ state }) => state.countedKey });
   const ofApp = app === undefined ? {} : { app };
   return (
     <>
@@ -40,7 +42,7 @@ export function KeysPage() {
             {search.policy === undefined ? <Empty>{t("choose")}</Empty> : null}
           </section>
           {search.policy === undefined ? null : (
-            <KeysOf key={`${app}/${search.policy}`} app={app} policy={search.policy} asked={search.key} />
+            <KeysOf key={`${app}/${search.policy}`} app={app} policy={search.policy} asked={search.key ?? kept} />
           )}
         </>
       )}
@@ -57,7 +59,7 @@ function KeysOf({ app, policy, asked }: { app: string; policy: string; asked: re
   const found = policies.find(({ name }) => name === policy);
   if (found === undefined) return <Empty>{t("noPolicy", { policy })}</Empty>;
   const terms = termsOf(found.document);
-  const look = (key: readonly string[]) => void navigate({ search: { app, policy, key } });
+  const look = (key: readonly string[]) => void navigate(linkTo(app, policy, terms.key, key));
   return (
     <>
       <KeyForm key={JSON.stringify(asked)} policy={terms} asked={asked} onLook={look} />

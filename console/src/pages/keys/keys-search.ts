@@ -1,4 +1,7 @@
-// What the URL of the page of keys says: which key is looked up.
+// What the URL of the page of keys says: which key is looked up. A key with a credential in it is in the tab's memory instead.
+
+import { holdsCredential } from "@sluice/limiter/key/credential.ts";
+import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 
 export interface KeysSearch {
   readonly app?: string;
@@ -13,6 +16,24 @@ export function readKeysSearch({ app, policy, key }: Record<string, unknown>): K
     ...(typeof policy === "string" && policy !== "" ? { policy } : {}),
     ...(isKey(key) ? { key } : {}),
   };
+}
+
+declare module "@tanstack/history" {
+  interface HistoryState {
+    /** The key that is looked up, if it may not be in the URL. */
+    readonly countedKey?: readonly string[];
+  }
+}
+
+/** @param parts of the policy's key @returns where a link to the key has its values */
+export function linkTo(app: string, policy: string, parts: readonly string[], key: readonly string[]) {
+  const isSecret = parts.some((text) => {
+    const part = parseKeyPart(text);
+    return part !== undefined && holdsCredential(part);
+  });
+  return isSecret
+    ? { to: "/keys" as const, search: { app, policy }, state: { countedKey: key } }
+    : { to: "/keys" as const, search: { app, policy, key } };
 }
 
 function isKey(value: unknown): value is string[] {

@@ -8,6 +8,7 @@ import { membersQuery, sessionQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { ownsSomething } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { type Member, MemberDialog } from "./member-dialog.tsx";
@@ -24,9 +25,11 @@ export function MembersPage() {
     <>
       <div className="heading">
         <h1>{t("title")}</h1>
-        <button type="button" className="main" onClick={() => setOpen({ action: "add" })}>
-          {t("add")}
-        </button>
+        {session !== undefined && ownsSomething(session) ? (
+          <button type="button" className="main" onClick={() => setOpen({ action: "add" })}>
+            {t("add")}
+          </button>
+        ) : null}
       </div>
       {isPending ? <Loading /> : null}
       {members === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}

@@ -31,7 +31,13 @@ export function TemplateDialog({
   const tell = useTell();
   const cache = useQueryClient();
   const [name, setName] = useState(template?.name ?? "");
-  const [text, setText] = useState(() => stringify(template?.document ?? beginning));
+  const [original] = useState(() => stringify(template?.document ?? beginning));
+  const [text, setText] = useState(original);
+  const [isBusy, setIsBusy] = useState(false);
+  const mayClose = () => !isBusy && (text === original || window.confirm(t("leave")));
+  const close = () => {
+    if (mayClose()) onClose();
+  };
   const [error, setError] = useState<unknown>();
   const [fault, setFault] = useState<string>();
   const [changes, setChanges] = useState<Schemas["Diff"]["changes"]>();
@@ -60,7 +66,9 @@ export function TemplateDialog({
       setFault(t("noName"));
       return;
     }
+    setIsBusy(true);
     await act(document).catch(setError);
+    setIsBusy(false);
   };
   const rehearse = () =>
     attempt(async (document) => {
@@ -75,7 +83,7 @@ export function TemplateDialog({
       onClose();
     });
   return (
-    <Dialog title={template === undefined ? t("newTitle") : template.name} onClose={onClose}>
+    <Dialog title={template === undefined ? t("newTitle") : template.name} onClose={onClose} mayClose={mayClose}>
       {template === undefined ? (
         <Field label={t("name")}>
           {(input) => <input {...input} value={name} spellCheck={false} onChange={(e) => setName(e.target.value)} />}
@@ -100,15 +108,15 @@ export function TemplateDialog({
       {error === undefined ? null : <Refusal error={error} />}
       {changes === undefined ? null : <DiffView changes={changes} />}
       <div className="actions">
-        <button type="button" onClick={onClose}>
+        <button type="button" onClick={close}>
           {t("close")}
         </button>
         {mayEdit ? (
           <>
-            <button type="button" onClick={() => void rehearse()}>
+            <button type="button" disabled={isBusy} onClick={() => void rehearse()}>
               {t("rehearse")}
             </button>
-            <button type="button" className="main" onClick={() => void store()}>
+            <button type="button" className="main" disabled={isBusy} onClick={() => void store()}>
               {t("store")}
             </button>
           </>

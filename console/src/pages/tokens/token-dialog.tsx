@@ -29,9 +29,11 @@ export function TokenDialog({ onClose }: { onClose: () => void }) {
   const [lifetime, setLifetime] = useState<string>("90d");
   const [made, setMade] = useState<string>();
   const [error, setError] = useState<unknown>();
+  const [isMaking, setIsMaking] = useState(false);
   const chosen = holder === "" ? (owned[0] ?? "") : holder;
   const make = async () => {
     setError(undefined);
+    setIsMaking(true);
     const of = chosen === oneself ? { member: session.member as string } : { app: chosen, role };
     try {
       const { token } = await answerOf(
@@ -41,11 +43,12 @@ export function TokenDialog({ onClose }: { onClose: () => void }) {
       setMade(token);
     } catch (failure) {
       setError(failure);
+      setIsMaking(false);
     }
   };
   if (made !== undefined) return <Made token={made} onClose={onClose} />;
   return (
-    <Dialog title={t("makeTitle")} onClose={onClose}>
+    <Dialog title={t("makeTitle")} onClose={onClose} mayClose={() => !isMaking}>
       <Field label={t("name")} help={t("nameHelp")}>
         {(input) => <input {...input} value={name} onChange={(e) => setName(e.target.value)} />}
       </Field>
@@ -87,10 +90,10 @@ export function TokenDialog({ onClose }: { onClose: () => void }) {
       </Field>
       {error === undefined ? null : <Refusal error={error} />}
       <div className="actions">
-        <button type="button" onClick={onClose}>
+        <button type="button" disabled={isMaking} onClick={onClose}>
           {t("cancel")}
         </button>
-        <button type="button" className="main" onClick={() => void make()}>
+        <button type="button" className="main" disabled={isMaking} onClick={() => void make()}>
           {t("make")}
         </button>
       </div>

@@ -10,6 +10,7 @@ import { Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import type { Trial } from "../../trial/trial.ts";
 import { placesOf } from "../keys/counter-state.ts";
+import { linkTo } from "../keys/keys-search.ts";
 
 export function CounterAnswer({
   app,
@@ -65,9 +66,7 @@ export function CounterAnswer({
       )}
       {isKnown ? (
         <p>
-          <Link to="/keys" search={{ app, policy: terms.name, key: values }}>
-            {t("toKey")}
-          </Link>
+          <Link {...linkTo(app, terms.name, terms.key, values)}>{t("toKey")}</Link>
         </p>
       ) : null}
     </>

@@ -1,6 +1,7 @@
 // How charts of traffic look: a line for each result, in the colours of the page.
 
 import uPlot from "uplot";
+import { nowMs } from "../../api/client.ts";
 import { results } from "./traffic-window.ts";
 
 export interface ChartLook {
@@ -47,7 +48,7 @@ export function chartOptions(
     ],
     scales: {
       // A mark may be later than the beginning of the newest step.
-      ...(marks === undefined ? {} : { x: { range: (_chart, least) => [least, Date.now() / 1_000] } }),
+      ...(marks === undefined ? {} : { x: { range: (_chart, least) => [least, nowMs() / 1_000] } }),
       y: { range: (_chart, _least, most) => [0, Math.max(1, most * 1.1)] },
     },
     ...(marks === undefined ? {} : { hooks: { draw: [(chart) => drawMarks(chart, marks(), colour("text"))] } }),

@@ -1,6 +1,7 @@
 // The traffic of an app, or of one of its policies, as it comes: figures of the last second, and a chart of the last minutes.
 
 import { useFormatter, useNow, useTranslations } from "use-intl";
+import { nowMs } from "../../api/client.ts";
 import { TrafficChart } from "./traffic-chart.tsx";
 import { newestOf, results } from "./traffic-window.ts";
 import { useTraffic } from "./use-traffic.ts";
@@ -16,7 +17,9 @@ export function LiveTraffic({
   const t = useTranslations("traffic");
   const format = useFormatter();
   const { window, isLive } = useTraffic(app, policy);
-  const now = newestOf(window, Math.floor(useNow({ updateInterval: 1_000 }).getTime() / 1_000));
+  // Seconds without traffic bring no event.
+  useNow({ updateInterval: 1_000 });
+  const now = newestOf(window, Math.floor(nowMs() / 1_000));
   return (
     <section aria-label={t("title")} className="card">
       <div className="heading">

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { useLocale, useTranslations } from "use-intl";
 import "uplot/dist/uPlot.min.css";
+import { nowMs } from "../../api/client.ts";
 import { useTheme } from "../../settings/theme.tsx";
 import { chartOptions } from "./chart-options.ts";
 import { columnsOf, results, type TrafficWindow } from "./traffic-window.ts";
@@ -25,7 +26,7 @@ export function TrafficChart({ window: points }: { window: TrafficWindow }) {
   useEffect(() => {
     const element = place.current;
     if (element === null) return;
-    const columns = () => columnsOf(newest.current, Math.floor(Date.now() / 1_000) - lateSeconds);
+    const columns = () => columnsOf(newest.current, Math.floor(nowMs() / 1_000) - lateSeconds);
     const labels = results.map((result) => t(result));
     const chart = new uPlot(chartOptions(element, { labels, locale, height, withSeconds: true }), columns(), element);
     const timer = setInterval(() => chart.setData(columns()), drawEveryMs);

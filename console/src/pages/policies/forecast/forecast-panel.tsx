@@ -13,7 +13,15 @@ import type { Json } from "../editor/draft.ts";
 import { ClientView } from "./client-view.tsx";
 import "./forecast.css";
 import { ForecastChart } from "./forecast-chart.tsx";
-import { type Chosen, durations, offerOf, type ShapeKind, shapeKinds, suggestedFor } from "./offered-traffic.ts";
+import {
+  askedSeconds,
+  type Chosen,
+  durations,
+  offerOf,
+  type ShapeKind,
+  shapeKinds,
+  suggestedFor,
+} from "./offered-traffic.ts";
 import { useForecast } from "./use-forecast.ts";
 
 const binCount = 120;
@@ -55,6 +63,8 @@ export function ForecastPanel({
   }, [deferred, nowMs]);
   const forecasted = useForecast(request);
   const result = forecasted?.result;
+  const isPart =
+    forecasted !== undefined && forecasted.request.offer.durationSeconds < askedSeconds(shown, recorded ?? []);
   return (
     <section className="card forecast" aria-label={t("title")}>
       <h2>{t("title")}</h2>
@@ -106,6 +116,13 @@ export function ForecastPanel({
             <Figures label={t("thisDraft")} simulation={result.draft} />
             {result.inForce === undefined ? null : <Figures label={t("inForce")} simulation={result.inForce} />}
           </dl>
+          {isPart ? (
+            <p className="warning">
+              {t("part", {
+                seconds: format.number(forecasted.request.offer.durationSeconds, { maximumFractionDigits: 1 }),
+              })}
+            </p>
+          ) : null}
           <p className="quiet">{t("took", { milliseconds: Math.round(forecasted?.tookMs ?? 0) })}</p>
           {forecasted === undefined ? null : <ClientView forecasted={forecasted} />}
         </>

@@ -33,6 +33,7 @@ const mostPlayed = 100_000;
 /** Fewer would show nothing. */
 const leastPlayed = 60;
 const microsecondsPerSecond = 1_000_000;
+const minuteSeconds = 60;
 
 /** @returns twice what the first limit admits, for at least one of its windows: so one sees it refuse */
 export function suggestedFor(document: Json): Chosen {
@@ -52,12 +53,17 @@ export function suggestedFor(document: Json): Chosen {
   };
 }
 
-/** @param recorded the real traffic of the last hour, for the shape of this name @param nowMs since 1970 */
+/**
+ * Rates are played as they are: what would be more than 100,000 requests is played for a shorter time, of recorded traffic its busiest.
+ *
+ * @param recorded the real traffic of the last hour, for the shape of this name
+ * @param nowMs since 1970
+ */
 export function offerOf(chosen: Chosen, document: Json, recorded: readonly RecordedMinute[], nowMs: number): Offer {
-  const durationSeconds = chosen.kind === "recorded" ? 3_600 : chosen.durationSeconds;
-  const startMs = Math.floor(nowMs / 60_000) * 60_000 - (chosen.kind === "recorded" ? 3_600_000 : 0);
+  const { shape, startMs, durationSeconds } =
+    chosen.kind === "recorded" ? busiestOf(recorded) : shapeOf(chosen, chosen.kind, nowMs);
   return {
-    shape: shapeOf({ ...chosen, durationSeconds }, recorded, startMs),
+    shape,
     startUs: startMs * 1_000,
     durationSeconds,
     // Counted minutes keep their counts.
@@ -67,12 +73,53 @@ export function offerOf(chosen: Chosen, document: Json, recorded: readonly Recor
   };
 }
 
-function shapeOf(
-  { kind, perSecond: asked, durationSeconds, drawn }: Chosen,
-  recorded: readonly RecordedMinute[],
-  startMs: number,
-): Shape {
-  const perSecond = Math.min(asked, mostPlayed / durationSeconds);
+/** @returns how long the traffic that was asked for would last, in seconds */
+export function askedSeconds({ kind, durationSeconds }: Chosen, recorded: readonly RecordedMinute[]): number {
+  if (kind !== "recorded") return durationSeconds;
+  const [first = 0, last = 0] = [recorded[0], recorded.at(-1)].map((minute) => Date.parse(minute?.at ?? "") || 0);
+  return recorded.length === 0 ? 0 : (last - first) / 1_000 + minuteSeconds;
+}
+
+interface Stretch {
+  readonly shape: Shape;
+  readonly startMs: number;
+  readonly durationSeconds: number;
+}
+
+/** @returns the minutes that follow each other with the most requests of those that have few enough to be played, or a part of one */
+function busiestOf(recorded: readonly RecordedMinute[]): Stretch {
+  let best = { from: 0, to: 0, requests: -1 };
+  let from = 0;
+  let requests = 0;
+  for (const [i, minute] of recorded.entries()) {
+    requests += minute.requests;
+    while (requests > mostPlayed && from <= i) {
+      requests -= recorded[from]?.requests ?? 0;
+      from += 1;
+    }
+    const isShorter = requests === best.requests && i + 1 - from < best.to - best.from;
+    if (from <= i && (requests > best.requests || isShorter)) best = { from, to: i + 1, requests };
+  }
+  const most = recorded.reduce((sum, one) => (one.requests > sum.requests ? one : sum), { at: "", requests: 0 });
+  const isPart = most.requests > mostPlayed;
+  const played = isPart ? [{ ...most, requests: mostPlayed }] : recorded.slice(best.from, best.to);
+  const stepSeconds = isPart ? (minuteSeconds * mostPlayed) / most.requests : minuteSeconds;
+  const startMs = Date.parse(played[0]?.at ?? "") || 0;
+  const points = played.map((one) => ({ seconds: (Date.parse(one.at) - startMs) / 1_000, requests: one.requests }));
+  return {
+    shape: { kind: "recorded", points, stepSeconds },
+    startMs,
+    durationSeconds: (points.at(-1)?.seconds ?? 0) + stepSeconds,
+  };
+}
+
+function shapeOf(chosen: Chosen, kind: Exclude<ShapeKind, "recorded">, nowMs: number): Stretch {
+  const durationSeconds = Math.min(chosen.durationSeconds, mostPlayed / Math.max(chosen.perSecond, 0.001));
+  const startMs = Math.floor(nowMs / 60_000) * 60_000;
+  return { shape: drawnShape({ ...chosen, durationSeconds }, kind), startMs, durationSeconds };
+}
+
+function drawnShape({ perSecond, durationSeconds, drawn }: Chosen, kind: Exclude<ShapeKind, "recorded">): Shape {
   switch (kind) {
     case "steady":
       return { kind, perSecond };
@@ -93,17 +140,6 @@ function shapeOf(
           perSecond: (perSecond * height) / 100,
         })),
       };
-    case "recorded": {
-      const all = recorded.reduce((sum, { requests }) => sum + requests, 0);
-      const part = Math.min(1, mostPlayed / Math.max(1, all));
-      const points = recorded
-        .map(({ at, requests }) => ({
-          seconds: (Date.parse(at) - startMs) / 1_000,
-          requests: Math.round(requests * part),
-        }))
-        .filter(({ seconds }) => seconds >= 0 && seconds < durationSeconds);
-      return { kind, points, stepSeconds: 60 };
-    }
   }
 }
 
