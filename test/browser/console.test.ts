@@ -191,6 +191,48 @@ it.each(["light", "dark"] as const)(
   },
 );
 
+it("every dialog is accessible, has the focus, and hands it back", async () => {
+  const { page, faults } = await newPage(browser, { viewport: { width: 390, height: 844 } });
+  await signIn(page, system.controlUrl, adminToken);
+  const dialogs = [
+    ["/policies/default/books", "Delete"],
+    ["/policies/default/books", "Dry run"],
+    ["/templates", "New template"],
+    ["/bans", "Ban a network"],
+    ["/bans", "End the ban of 192.0.2.0/24"],
+    ["/history/1", "Bring all of default back to this"],
+    ["/audit", "Show"],
+    ["/members", "Add a member"],
+    ["/members", "Delete ann"],
+    ["/tokens", "Make a token"],
+    ["/tokens", "Delete <i>robot</i>"],
+  ] as const;
+  for (const [path, opener] of dialogs) {
+    await page.goto(system.controlUrl + path);
+    if (opener === "Dry run") await page.getByLabel("Description").fill("changed");
+    const button = page.getByRole("button", { name: opener, exact: true }).first();
+    await button.click();
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    expect(await dialog.evaluate((element) => element.contains(document.activeElement)), opener).toBe(true);
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      const { violations } = await new AxeBuilder({ page }).include("dialog").analyze();
+      expect(violations.map(({ id, nodes }) => `${opener}: ${id}: ${nodes[0]?.html}`)).toEqual([]);
+    }
+    // By its own button, and not by Escape, with which the browser would do it.
+    await dialog
+      .getByRole("button", { name: /^(Cancel|Close)$/ })
+      .first()
+      .click();
+    await dialog.waitFor({ state: "detached" });
+    expect(await button.evaluate((element) => element === document.activeElement), opener).toBe(true);
+    if (opener === "Dry run") page.once("dialog", (question) => void question.accept());
+  }
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("says that the control plane does not answer, and goes on when it is back", async () => {
   const { page } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken);
