@@ -2,9 +2,11 @@
 
 import { useTranslations } from "use-intl";
 import { RequestError } from "../api/client.ts";
+import { useExpectation } from "../settings/language.tsx";
 
 export function Refusal({ error }: { error: unknown }) {
   const t = useTranslations("refusal");
+  const say = useExpectation();
   const problem = error instanceof RequestError ? error.problem : undefined;
   const errors = problem?.errors ?? [];
   return (
@@ -13,7 +15,9 @@ export function Refusal({ error }: { error: unknown }) {
       {errors.length === 0 ? null : (
         <ul>
           {errors.map(({ path, expected, got }) => (
-            <li key={`${path} ${expected}`}>{t("field", { path: path === "" ? t("whole") : path, expected, got })}</li>
+            <li key={`${path} ${expected}`}>
+              {t("field", { path: path === "" ? t("whole") : path, expected: say(expected), got: say(got) })}
+            </li>
           ))}
         </ul>
       )}

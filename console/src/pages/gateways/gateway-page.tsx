@@ -7,6 +7,7 @@ import { fleetQuery, type Gateway } from "../../api/queries.ts";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { useExpectation } from "../../settings/language.tsx";
 
 const route = getRouteApi("/shell/gateways/$gateway");
 
@@ -31,6 +32,7 @@ export function GatewayPage() {
 
 function Details({ gateway, newest }: { gateway: Gateway; newest: number }) {
   const t = useTranslations("gateways");
+  const say = useExpectation();
   const format = useFormatter();
   const { connected, connectedAt, disconnectedAt, alarm, refused, revision, lag, redis, counters } = gateway;
   const plain = (n: number) => format.number(n, { useGrouping: false });
@@ -64,7 +66,9 @@ function Details({ gateway, newest }: { gateway: Gateway; newest: number }) {
           ) : (
             <ul>
               {refused.errors.map(({ policy = "", path, expected, got }) => (
-                <li key={`${policy} ${path} ${expected}`}>{t("fault", { policy, path, expected, got })}</li>
+                <li key={`${policy} ${path} ${expected}`}>
+                  {t("fault", { policy, path, expected: say(expected), got: say(got) })}
+                </li>
               ))}
             </ul>
           )}

@@ -3,11 +3,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslations } from "use-intl";
 import { fleetQuery } from "../../../api/queries.ts";
+import { useExpectation } from "../../../settings/language.tsx";
 
 const askEveryMs = 400;
 
 export function Applied({ revision }: { revision: number }) {
   const t = useTranslations("editor");
+  const say = useExpectation();
   const { data: fleet } = useQuery({
     ...fleetQuery,
     refetchInterval: ({ state }) => {
@@ -28,7 +30,7 @@ export function Applied({ revision }: { revision: number }) {
       {connected.length === 0 ? null : <progress value={have} max={connected.length} aria-label={t("progress")} />}
       {refused.map(({ id, refused: refusal }) => (
         <p key={id} className="bad">
-          {t("gatewayRefused", { gateway: id, reason: refusal?.errors[0]?.expected ?? "" })}
+          {t("gatewayRefused", { gateway: id, reason: say(refusal?.errors[0]?.expected ?? "") })}
         </p>
       ))}
     </div>

@@ -2,6 +2,7 @@
 
 import { useTranslations } from "use-intl";
 import { Field } from "../../../parts/field.tsx";
+import { useExpectation } from "../../../settings/language.tsx";
 import { type Draft, faultAt, type Path, valueAt } from "./draft.ts";
 import { linesOf, numberOf, textOfLines, textOfValue, textOrNothing, useTyped } from "./typed.ts";
 
@@ -54,6 +55,7 @@ interface Place extends FormProps {
 
 function usePlace({ draft, change, at, word }: Place) {
   const t = useTranslations("editor");
+  const say = useExpectation();
   const path = stepsOf(at);
   const name = word ?? (path.at(-1) as FieldName);
   const fault = faultAt(draft, at);
@@ -62,7 +64,7 @@ function usePlace({ draft, change, at, word }: Place) {
     set: (value: unknown) => change(path, value),
     label: t(`fields.${name}`),
     help: t(`help.${name}`),
-    fault: fault === undefined ? undefined : t("shortFault", { expected: fault.expected, got: fault.got }),
+    fault: fault === undefined ? undefined : t("shortFault", { expected: say(fault.expected), got: say(fault.got) }),
   };
 }
 

@@ -14,6 +14,7 @@ import { Applied } from "./applied.tsx";
 import { ConflictDialog } from "./conflict-dialog.tsx";
 import { type Draft, draftOf, draftOfText, type Fault, type Json, withField } from "./draft.ts";
 import "./editor.css";
+import { useExpectation } from "../../../settings/language.tsx";
 import { isSame } from "./merge.ts";
 import { PolicyForm } from "./policy-form.tsx";
 import { isConflict, isMissing, type Rehearsal, rehearse, remove, type Stored, store } from "./policy-store.ts";
@@ -42,6 +43,7 @@ type Mode = "enforce" | "shadow" | "off";
 
 export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, justStored }: EditorProps) {
   const t = useTranslations("editor");
+  const say = useExpectation();
   const format = useFormatter();
   const tell = useTell();
   const cache = useQueryClient();
@@ -201,8 +203,8 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
           <p key={warning.path} className="warning">
             {t("fault", {
               path: String(warning.path),
-              expected: String(warning["expected" as never]),
-              got: String(warning["got" as never]),
+              expected: say(String(warning["expected" as never])),
+              got: say(String(warning["got" as never])),
             })}
           </p>
         ) : null,
@@ -261,6 +263,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
 
 function Faults({ faults }: { faults: readonly Fault[] }) {
   const t = useTranslations("editor");
+  const say = useExpectation();
   const shown = 5;
   return (
     <div role="status" className="faults">
@@ -271,8 +274,8 @@ function Faults({ faults }: { faults: readonly Fault[] }) {
             ? fault.expected
             : t("fault", {
                 path: fault.path === "" ? t("document") : fault.path,
-                expected: fault.expected,
-                got: fault.got,
+                expected: say(fault.expected),
+                got: say(fault.got),
               })}
         </p>
       ))}

@@ -12,6 +12,7 @@ import { drawSelection, EditorView, keymap, lineNumbers } from "@codemirror/view
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
 import { useTranslations } from "use-intl";
+import { useExpectation } from "../../../settings/language.tsx";
 import { suggestionsAt } from "./completions.ts";
 import type { Draft } from "./draft.ts";
 
@@ -45,6 +46,7 @@ export function YamlEditor({
   onText: (text: string) => void;
 }) {
   const t = useTranslations("editor");
+  const say = useExpectation();
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(undefined);
   const changed = useRef(onText);
@@ -126,10 +128,13 @@ export function YamlEditor({
       from,
       to,
       severity: "error" as const,
-      message: got === "" ? expected : t("fault", { path: path === "" ? t("document") : path, expected, got }),
+      message:
+        got === ""
+          ? expected
+          : t("fault", { path: path === "" ? t("document") : path, expected: say(expected), got: say(got) }),
     }));
     shown.dispatch(setDiagnostics(shown.state, diagnostics));
-  }, [draft, t]);
+  }, [draft, t, say]);
 
   return <div ref={place} className="yaml" />;
 }
