@@ -187,6 +187,16 @@ it("says what a policy would do before it is stored, beside what is in force, an
   await page.getByLabel("Quota").fill("250");
   await expect.poll(() => admitted("This draft")).toBe(250);
   expect(await admitted("In force now")).toBe(100);
+  // Each of these gives up the forecast before it, which takes longer than the pause between them.
+  await panel.getByLabel("Requests per second").fill("1500");
+  for (const quota of ["300", "350", "400", "450"]) {
+    await page.getByLabel("Quota").fill(quota);
+    await page.waitForTimeout(150);
+  }
+  await expect.poll(() => admitted("This draft")).toBe(450);
+  expect(page.workers()).toHaveLength(1);
+  await page.getByLabel("Quota").fill("250");
+  await expect.poll(() => admitted("This draft")).toBe(250);
   await panel.getByText("HTTP/1.1 429").waitFor();
   await panel.getByText('RateLimit: "default";r=249').waitFor();
   await panel.getByLabel("Traffic").selectOption("drawn");

@@ -128,6 +128,28 @@ it("a new policy whose name is taken says so, and leads to the other", async () 
   await page.context().close();
 });
 
+it("a roll-back shows what somebody changed while its dialog was open, before it takes that back", async () => {
+  await system.put(policy("reread", 5));
+  await system.put(policy("reread", 9));
+  const { page } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/history");
+  await page.getByRole("group", { name: "History" }).getByRole("row").nth(1).getByRole("link").click();
+  await page.getByRole("button", { name: "Undo this change of reread" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.locator(".diff .removed", { hasText: "quota: 9" }).waitFor();
+  await system.put(policy("reread", 77));
+  await dialog.getByRole("button", { name: "Roll back" }).click();
+  await dialog.getByText("Somebody has changed this").waitFor();
+  await dialog.locator(".diff .removed", { hasText: "quota: 77" }).waitFor();
+  const quota = async () =>
+    JSON.parse((await system.api("GET", "/apps/default/policies/reread")).body).limits[0].quota as number;
+  expect(await quota()).toBe(77);
+  await dialog.getByRole("button", { name: "Roll back" }).click();
+  await dialog.waitFor({ state: "detached" });
+  expect(await quota()).toBe(5);
+  await page.context().close();
+});
+
 it("undo of a roll-back does not undo what others did since", async () => {
   await system.put(policy("back", 1));
   await system.put(policy("back", 2));

@@ -26,6 +26,15 @@ it("adds a member with a role, changes it, and deletes them; the audit trail say
   await page.getByRole("button", { name: "Add a member" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("not a name");
+  // Nothing that somebody typed is lost without a question; the first answer is no.
+  const questions: string[] = [];
+  page.once("dialog", (question) => {
+    questions.push(question.message());
+    void question.dismiss();
+  });
+  await page.keyboard.press("Escape");
+  expect(questions).toEqual(["Close without storing what you typed?"]);
+  expect(await dialog.getByLabel("Name").inputValue()).toBe("not a name");
   await dialog.getByRole("button", { name: "Add a member" }).click();
   await dialog.getByRole("alert").getByText("name").first().waitFor();
   await dialog.getByLabel("Name").fill("ann@example.com");

@@ -50,12 +50,14 @@ export function Dialog({
 /**
  * Asks before something is done that cannot be taken back, or that reaches traffic. `children` say what it will do.
  *
- * @param props.act rejects with what went wrong, which the dialog shows; it closes when this is done
+ * @param props.act rejects with what went wrong, which the dialog shows; it closes when this is done, unless it resolves with false
+ * @param props.isChanged whether somebody has typed something, which is not lost without a question
  */
 export function Confirmation({
   title,
   action,
   destructive = false,
+  isChanged = false,
   act,
   onClose,
   children,
@@ -64,6 +66,7 @@ export function Confirmation({
   /** What the button says. */
   action: string;
   destructive?: boolean;
+  isChanged?: boolean;
   act: () => Promise<unknown>;
   onClose: () => void;
   children: ReactNode;
@@ -75,15 +78,16 @@ export function Confirmation({
     setIsActing(true);
     setError(undefined);
     try {
-      await act();
-      onClose();
+      if ((await act()) === false) setIsActing(false);
+      else onClose();
     } catch (failure) {
       setError(failure);
       setIsActing(false);
     }
   };
+  const mayClose = () => !isActing && (!isChanged || window.confirm(t("leave")));
   return (
-    <Dialog title={title} onClose={onClose} mayClose={() => !isActing}>
+    <Dialog title={title} onClose={onClose} mayClose={mayClose}>
       {children}
       {error === undefined ? null : <Refusal error={error} />}
       <div className="actions">

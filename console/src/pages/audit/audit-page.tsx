@@ -2,13 +2,14 @@
 
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useDeferredValue, useState } from "react";
+import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Dialog } from "../../parts/dialog.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { useSettled } from "../../parts/use-settled.ts";
 import { type Action, type AuditSearch, actions, periods, readAuditSearch } from "./audit-search.ts";
 
 const route = getRouteApi("/shell/audit");
@@ -20,7 +21,7 @@ export function AuditPage() {
   const t = useTranslations("audit");
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const asked = useDeferredValue(search);
+  const asked = useSettled(search);
   const { data, error, isPending, isPlaceholderData, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } =
     useInfiniteQuery({
       queryKey: ["audit", asked],

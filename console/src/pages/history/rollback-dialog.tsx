@@ -1,6 +1,7 @@
 // Asks before a roll-back, and shows what it would change.
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
@@ -22,8 +23,10 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
   const t = useTranslations("history");
   const tell = useTell();
   const cache = useQueryClient();
+  const [isStale, setIsStale] = useState(false);
+  const key = ["rollback", target];
   const rehearsal = useQuery({
-    queryKey: ["rollback", target],
+    queryKey: key,
     queryFn: () => rollBack(target, { dryRun: true }),
     staleTime: 0,
     gcTime: 0,
@@ -31,10 +34,18 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
   });
   const seen = () => cache.invalidateQueries();
   const act = async () => {
+    // What somebody changed while this dialog was read must be read, too, before it is taken back.
+    const now = await rollBack(target, { dryRun: true });
+    const isStale = JSON.stringify(now.changes) !== JSON.stringify(rehearsal.data?.changes);
+    setIsStale(isStale);
+    if (isStale) {
+      cache.setQueryData(key, now);
+      return false;
+    }
     const { revision, applied } = await rollBack(target, { wait });
     await seen();
     // There was nothing to change.
-    if (revision === undefined) return;
+    if (revision === undefined) return true;
     // Before the roll-back, it was as of the revision before it. What somebody has changed since would be lost.
     const undo = async () => {
       const { changes = [] } = await rollBack({ ...target, to: revision }, { dryRun: true });
@@ -44,6 +55,7 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
     };
     const counts = { have: applied?.acked ?? 0, of: applied?.gateways ?? 0 };
     tell({ text: t("rolledBack", { revision: String(revision), ...counts }), undo });
+    return true;
   };
   const { data, error, isPending, refetch } = rehearsal;
   return (
@@ -57,6 +69,7 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
       <p>{t("rollbackMeans")}</p>
       {isPending ? <Loading /> : null}
       {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
+      {isStale ? <p role="alert">{t("changedMeanwhile")}</p> : null}
       {data === undefined ? null : <DiffView changes={data.changes ?? []} />}
     </Confirmation>
   );

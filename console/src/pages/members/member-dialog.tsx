@@ -25,14 +25,15 @@ export function MemberDialog({ member, onClose }: { member: Member | undefined; 
   const [given, setGiven] = useState<Readonly<Record<string, Role>>>(member?.roles ?? {});
   const [isAdmin, setIsAdmin] = useState(member?.admin ?? false);
   const [isDisabled, setIsDisabled] = useState(member?.disabled ?? false);
+  // Only what is different is sent: somebody else may change the rest meanwhile.
+  const changed = Object.entries(given).filter(([app, role]) => role !== (member?.roles[app] ?? "none"));
+  const body = {
+    ...(changed.length === 0 ? {} : { roles: Object.fromEntries(changed) }),
+    ...(isAdmin === (member?.admin ?? false) ? {} : { admin: isAdmin }),
+    ...(isDisabled === (member?.disabled ?? false) ? {} : { disabled: isDisabled }),
+  };
+  const isChanged = Object.keys(body).length > 0 || name !== (member?.name ?? "");
   const act = async () => {
-    // Only what is different is sent: somebody else may change the rest meanwhile.
-    const changed = Object.entries(given).filter(([app, role]) => role !== (member?.roles[app] ?? "none"));
-    const body = {
-      ...(changed.length === 0 ? {} : { roles: Object.fromEntries(changed) }),
-      ...(isAdmin === (member?.admin ?? false) ? {} : { admin: isAdmin }),
-      ...(isDisabled === (member?.disabled ?? false) ? {} : { disabled: isDisabled }),
-    };
     if (member === undefined) await answerOf(api.POST("/api/v1/members", { body: { name, ...body } }));
     else await answerOf(api.PATCH("/api/v1/members/{member}", { params: { path: { member: name } }, body }));
     await cache.invalidateQueries({ queryKey: ["members"] });
@@ -42,6 +43,7 @@ export function MemberDialog({ member, onClose }: { member: Member | undefined; 
     <Confirmation
       title={member === undefined ? t("addTitle") : t("changeTitle", { name })}
       action={t(member === undefined ? "add" : "save")}
+      isChanged={isChanged}
       act={act}
       onClose={onClose}
     >

@@ -28,13 +28,14 @@ export function TemplateDialog({
   onClose: () => void;
 }) {
   const t = useTranslations("templates");
+  const inDialog = useTranslations("dialog");
   const tell = useTell();
   const cache = useQueryClient();
   const [name, setName] = useState(template?.name ?? "");
   const [original] = useState(() => stringify(template?.document ?? beginning));
   const [text, setText] = useState(original);
   const [isBusy, setIsBusy] = useState(false);
-  const mayClose = () => !isBusy && (text === original || window.confirm(t("leave")));
+  const mayClose = () => !isBusy && (text === original || window.confirm(inDialog("leave")));
   const close = () => {
     if (mayClose()) onClose();
   };

@@ -19,6 +19,7 @@ const oneself = "@";
 
 export function TokenDialog({ onClose }: { onClose: () => void }) {
   const t = useTranslations("tokens");
+  const inDialog = useTranslations("dialog");
   const cache = useQueryClient();
   const { data: session = { admin: false, roles: {}, member: undefined } } = useQuery(sessionQuery);
   const { data: apps = [] } = useQuery(appsQuery);
@@ -46,9 +47,10 @@ export function TokenDialog({ onClose }: { onClose: () => void }) {
       setIsMaking(false);
     }
   };
+  const mayClose = () => !isMaking && (name === "" || window.confirm(inDialog("leave")));
   if (made !== undefined) return <Made token={made} onClose={onClose} />;
   return (
-    <Dialog title={t("makeTitle")} onClose={onClose} mayClose={() => !isMaking}>
+    <Dialog title={t("makeTitle")} onClose={onClose} mayClose={mayClose}>
       <Field label={t("name")} help={t("nameHelp")}>
         {(input) => <input {...input} value={name} onChange={(e) => setName(e.target.value)} />}
       </Field>
