@@ -5,6 +5,7 @@ import { decideAll } from "./decide/decide-all.ts";
 import { decideFast } from "./decide/fast-path.ts";
 import { isBannedEverywhere } from "./request/applicability.ts";
 import { beginExplanation, reportBan } from "./respond/explain.ts";
+import { areLogged, logBan } from "./respond/log-variables.ts";
 import { wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned } from "./respond/refuse.ts";
 import type { Settings } from "./settings.ts";
@@ -37,5 +38,6 @@ export function access(settings: Settings): undefined {
 /** No policy has been met yet: what policies say does not matter. */
 function refuseBannedAddress({ debugSecret }: Settings): undefined {
   if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) reportBan("default");
+  if (areLogged()) logBan();
   refuseBanned();
 }

@@ -67,6 +67,7 @@ export function admitWithoutRedis(check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, separate } = check;
   if (!check.degraded) countDecision(policy, "degraded", undefined);
   check.degraded = true;
+  outcome.degraded ??= policy;
   const allowed = shareStore.admit(check, outcome) === true;
   check.allowed = allowed;
   if (!separate) countDecision(policy, allowed ? "allowed" : "refused", keyValues);

@@ -18,6 +18,7 @@ import { countDecision } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import type { Outcome } from "../stores/store.ts";
 import { beginWaiting, endWaiting, mayWait } from "./waiting-requests.ts";
 
 /** The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. */
@@ -53,17 +54,18 @@ const queuedField = newRequestField<QueuedRequest>(leave);
 /**
  * Charges the request, now or when it is its turn. Yields.
  *
- * @param own empty; receives the decision of the policy, and stays empty if the policy cannot decide
- * @param decide charges the request if it is allowed now, and fills `own` anew
+ * @param outcome its merged decision is empty; it receives that of the policy, and stays empty if the policy cannot decide
+ * @param decide charges the request if it is allowed now, and fills the outcome anew
  * @returns whether it is allowed; false: the wait would be too long, or too many requests wait already, of this policy or of all
  */
 export function admitInTurn(
   policy: CompiledPolicy,
   keyValues: string,
   { maxDelayUs, maxWaiting }: Delay,
-  own: MergedDecision,
+  outcome: Outcome,
   decide: () => boolean,
 ): boolean {
+  const { merged: own } = outcome;
   const name = policy.counterPrefix;
   const counter = name + keyValues;
   const refusal = queues[counter]?.refusal;
@@ -83,10 +85,12 @@ export function admitInTurn(
     return false;
   }
   beginWaiting();
+  const beganMs = nowMs();
   const queued = enter(queue);
   keepForRequest(queuedField, queued);
   const allowed = waitIn(queued, own, untilMs, decide);
   endWaiting();
+  outcome.waitedUs = (nowMs() - beganMs) * 1000;
   takeFromRequest(queuedField);
   leave(queued);
   if (allowed) countDecision(policy, "delayed", undefined);

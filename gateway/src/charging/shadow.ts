@@ -1,13 +1,18 @@
 // A policy in shadow mode: decided and charged separately from everything else, and only reported.
 
+import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countDecision, type Result } from "../metrics/counts.ts";
 import { type Check, newOutcome } from "../stores/store.ts";
 import { deferCharge } from "./deferred-charges.ts";
 import { holdSlots } from "./held-slots.ts";
 import { stores } from "./stores.ts";
 
-/** Counts the decision. Slots are the request's until it ends, when its response is charged. @returns what would have become of it */
-export function observe(check: Check): Result {
+/**
+ * Counts the decision. Slots are the request's until it ends, when its response is charged.
+ *
+ * @returns what would have become of it, and what the limits decided
+ */
+export function observe(check: Check): LuaMultiReturn<[result: Result, merged: MergedDecision]> {
   const { policy } = check;
   const outcome = newOutcome();
   const allowed = stores[policy.policy.store].admit(check, outcome);
@@ -17,5 +22,5 @@ export function observe(check: Check): Result {
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);
-  return result;
+  return $multi(result, outcome.merged);
 }

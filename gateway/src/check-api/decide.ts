@@ -23,6 +23,7 @@ import {
   isBannedEverywhere,
 } from "../request/applicability.ts";
 import { pricedPolicy } from "../request/costs.ts";
+import { areLogged, logDecision } from "../respond/log-variables.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { type Charge, type Check, newCheck, newOutcome } from "../stores/store.ts";
 
@@ -53,6 +54,10 @@ export interface Outcome {
   reason: Reason | undefined;
   readonly merged: MergedDecision;
   charged: boolean;
+  /** What the policy decided in shadow mode, if it would have refused. */
+  shadow?: MergedDecision;
+  /** Redis did not decide. */
+  degraded?: boolean;
 }
 
 /**
@@ -91,7 +96,26 @@ export function decideRequestedChecks(requested: readonly RequestedCheck[], char
     }
     if (allowed && merged.delayUs > 0) countDecision(policy, "delayed", undefined);
   }
+  if (areLogged()) logForAll(outcomes);
   return outcomes;
+}
+
+/** The check that is refused speaks for all of them, or the one that shadow mode would refuse, or the first. */
+function logForAll(outcomes: readonly Outcome[]): void {
+  const spoken =
+    outcomes.find(({ allowed }) => !allowed) ?? outcomes.find(({ shadow }) => shadow !== undefined) ?? outcomes[0];
+  if (spoken === undefined) return;
+  const { policy, values, keyValues, allowed, reason, merged, shadow, degraded = false } = spoken;
+  logDecision({
+    word: reason === "banned" ? "banned" : allowed ? "allowed" : "refused",
+    delayUs: allowed ? longestDelayUs(outcomes) : 0,
+    shadowRefused: shadow !== undefined,
+    degraded,
+    reason: reason === "banned" || reason === "shadow" ? undefined : reason,
+    policy,
+    values: keyValues === undefined ? [] : values,
+    by: shadow ?? (reason === undefined ? merged : undefined),
+  });
 }
 
 export function allAllowed(outcomes: readonly Outcome[]): boolean {
@@ -168,6 +192,7 @@ function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
     const outcome = outcomes[i] as Outcome;
     const { allowed, degraded, chargedAt } = checks[i] as Check;
     outcome.allowed = allowed === true;
+    outcome.degraded = degraded;
     outcome.charged = charges.some((charge) => charge.chargedAt === chargedAt && charge.limits.length > 0);
     if (degraded && outcome.policy.policy.onStoreFailure !== "local") outcome.reason = "undecided";
   }
@@ -175,7 +200,10 @@ function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
 
 function watch(outcome: Outcome): void {
   if (outcome.keyValues === undefined) return;
-  if (observe(checkOf(outcome)) === "shadow-refused") reportShadowRefusal(outcome.policy, outcome.values);
+  const [result, merged] = observe(checkOf(outcome));
+  if (result !== "shadow-refused") return;
+  reportShadowRefusal(outcome.policy, outcome.values);
+  outcome.shadow = merged;
 }
 
 /** Adds refunded units to the remaining units that are reported. */

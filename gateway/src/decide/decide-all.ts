@@ -10,6 +10,7 @@ import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type Explanation, reportExplanation } from "../respond/explain.ts";
 import { setHeaders } from "../respond/headers.ts";
+import { areLogged, logOutcome } from "../respond/log-variables.ts";
 import { applyMarks, hasMark, type Marks, setMark } from "../respond/marks.ts";
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
@@ -30,6 +31,7 @@ export function decideAll(
   forgetUndecided();
   const { merged, charges } = outcome;
   if (isAllowed(outcome) && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
+  if (areLogged()) logOutcome(outcome, marks.set !== undefined);
   applyMarks(marks);
   if (explanation !== undefined) reportExplanation(explanation, outcome);
   if (isAllowed(outcome)) return goOn(settings, outcome);

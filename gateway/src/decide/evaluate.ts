@@ -42,8 +42,11 @@ export function evaluate(
     const separate = policy.policy.onLimit.action !== "reject" || policy.policy.deferred;
     const check = newCheck(policy, keyValues, separate);
     if (policy.policy.mode === "shadow") {
-      const result = observe(check);
-      if (result === "shadow-refused") reportShadowRefusal(policy);
+      const [result, merged] = observe(check);
+      if (result === "shadow-refused") {
+        reportShadowRefusal(policy);
+        outcome.shadow ??= merged;
+      }
       if (explanation !== undefined) explain(explanation, policy, keyValues, result);
       continue;
     }
@@ -88,9 +91,11 @@ function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean
   };
   const waits = onLimit.action === "delay";
   if (waits && outcome.charges.length > 0) keepUndecided(outcome.charges);
-  const allowed = waits ? admitInTurn(policy, keyValues, onLimit, own.merged, decide) : decide();
+  const allowed = waits ? admitInTurn(policy, keyValues, onLimit, own, decide) : decide();
   countDecision(policy, allowed ? "allowed" : "refused", keyValues);
   outcome.denial = own.denial;
+  if (own.degraded !== undefined) outcome.degraded ??= own.degraded;
+  if (own.waitedUs !== undefined) outcome.waitedUs = (outcome.waitedUs ?? 0) + own.waitedUs;
   if (own.denial !== undefined) return false;
   if (allowed || !setMark(policy, marks)) {
     mergeAll(outcome.merged, own.merged);

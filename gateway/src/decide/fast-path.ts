@@ -13,6 +13,7 @@ import { countDecision } from "../metrics/counts.ts";
 import { configuredRedis } from "../redis/redis-settings.ts";
 import { readKeyValues } from "../request/key-values.ts";
 import { setHeaders } from "../respond/headers.ts";
+import { areLogged, logDenial, logMerged } from "../respond/log-variables.ts";
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -36,10 +37,12 @@ export function decideFast(settings: Settings, policy: CompiledPolicy): undefine
   if (keyValues === undefined) {
     if (policy.policy.onMissingKey === "skip") return;
     countDecision(policy, "refused", undefined);
+    if (areLogged()) logDenial(policy, "key-missing", false);
     return refuseWithoutKey(policy);
   }
   if (keyValues === false) {
     countDecision(policy, "refused", undefined);
+    if (areLogged()) logDenial(policy, "key-ambiguous", false);
     return refuseAmbiguousKey(policy);
   }
   if (policy.policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
@@ -50,7 +53,7 @@ export function decideFast(settings: Settings, policy: CompiledPolicy): undefine
 function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: string): undefined {
   const chargedAt = policy.policy.holdsSlots ? [] : chargedAtOfLast;
   const merged = takeMerged();
-  merged.quiet = style === "none";
+  merged.quiet = style === "none" && !areLogged();
   const allowed = decideOnNode(policy, policy.limits, keyValues, merged, chargedAt);
   // Safe to release: nothing takes it before this request is answered or sleeps.
   releaseMerged(merged);
@@ -59,18 +62,18 @@ function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: str
   } else if (allowed && policy.policy.holdsSlots) {
     holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
   }
-  return respond(style, policy, keyValues, merged);
+  return respond(style, policy, keyValues, merged, false);
 }
 
 /** Decides from the units of a lease, or by what is known to be left of the limit. @returns false: Redis is to be asked */
 function decideByLease({ headers: style, redis }: Settings, policy: CompiledPolicy, keyValues: string): boolean {
   if (redis === undefined) return false;
   const merged = takeMerged();
-  merged.quiet = style === "none";
+  merged.quiet = style === "none" && !areLogged();
   const allowed = spendLease(policy, keyValues, merged);
   releaseMerged(merged);
   if (allowed === undefined) return false;
-  respond(style, policy, keyValues, merged);
+  respond(style, policy, keyValues, merged, false);
   return true;
 }
 
@@ -93,7 +96,7 @@ function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, key
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAtByLast(), "exact"));
   }
-  return respond(style, policy, keyValues, merged);
+  return respond(style, policy, keyValues, merged, false);
 }
 
 /** @param withRedis false: Redis has not decided */
@@ -104,18 +107,27 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   const allowed = withRedis ? admit(check, outcome) : admitWithoutRedis(check, outcome);
   if (outcome.denial !== undefined) {
     countDecision(policy, "refused", keyValues);
+    if (areLogged()) logDenial(policy, outcome.denial.reason, true);
     return refuseUndecided(policy);
   }
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
   else if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  return respond(style, policy, keyValues, merged);
+  return respond(style, policy, keyValues, merged, outcome.degraded !== undefined);
 }
 
 function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[], store: Charge["store"]): Charge {
   return { policy, limits: policy.limits, keyValues, chargedAt, store };
 }
 
-function respond(style: HeaderStyle, policy: CompiledPolicy, keyValues: string, merged: MergedDecision): undefined {
+/** @param degraded Redis was asked, and did not decide */
+function respond(
+  style: HeaderStyle,
+  policy: CompiledPolicy,
+  keyValues: string,
+  merged: MergedDecision,
+  degraded: boolean,
+): undefined {
+  if (areLogged()) logMerged(policy, merged, degraded);
   if (!merged.allowed) {
     countDecision(policy, "refused", keyValues);
     return answerOverLimit(style, merged);

@@ -6,19 +6,14 @@
 // only as a digest, which distinguishes them and is useless otherwise.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
 import { beginLine, type Quiet } from "../runtime/sparing-log.ts";
 import { weakTable } from "../runtime/tables.ts";
 import { policiesOf } from "../snapshot/current.ts";
+import { digestOf, keyOfRequest, mostBytesOfValue } from "./key-text.ts";
 
 /** By the policy in force, so that nothing is left of policies that are gone. */
 const quiets = weakTable<CompiledPolicy, Quiet>();
-
-/** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
-const mostBytesOfValue = 100;
-const digestDigits = 8;
 
 /**
  * Logs that a shadow policy would have refused the current request.
@@ -36,14 +31,8 @@ export function reportShadowRefusal(policy: CompiledPolicy, values?: readonly st
   const more = beginLine(quiet);
   if (more === undefined) return;
   const name = `${policy.app}/${policy.name}`;
-  const key = describeKey(policy.policy.key, values ?? valuesOfRequest(policy));
+  const key = describeKey(policy.policy.key, values ?? keyOfRequest(policy));
   ngx.log(ngx.ERR, "sluice: shadow policy would have refused: ", name, ", key: ", key, more);
-}
-
-/** Since the decision, values of another request may have been read. */
-function valuesOfRequest({ policy }: CompiledPolicy): readonly string[] {
-  readKeyValues(policy);
-  return rawKeyValues;
 }
 
 function describeKey(key: readonly KeyPart[], values: readonly string[]): string {
@@ -52,9 +41,7 @@ function describeKey(key: readonly KeyPart[], values: readonly string[]): string
   for (let i = 0; i < key.length; i++) {
     const part = key[i] as KeyPart;
     const value = values[i] ?? "";
-    const reported = holdsCredential(part)
-      ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}`
-      : `"${escaped(value, mostBytesOfValue)}"`;
+    const reported = digestOf(part, value) ?? `"${escaped(value, mostBytesOfValue)}"`;
     parts.push(`${nameOf(part)} ${reported}`);
   }
   return parts.join(", ");

@@ -70,6 +70,12 @@ export interface Outcome {
   readonly charges: Charge[];
   /** Why the request is refused although no limit refuses it; undefined: nothing but limits decides. */
   denial: Denial | undefined;
+  /** The first policy that was decided without Redis, which did not decide. Absent: none. */
+  degraded?: CompiledPolicy;
+  /** What the first policy in shadow mode decided that would have refused the request. Absent: none would have. */
+  shadow?: MergedDecision;
+  /** How long the request has waited in line. Absent: not at all. */
+  waitedUs?: number;
 }
 
 export interface Denial {

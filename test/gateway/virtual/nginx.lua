@@ -551,6 +551,9 @@ local function newWorker(world, number)
         return values and values[key]
       end,
       __newindex = function(_, key, value)
+        if name == "variables" and current()[name][key] == nil then
+          error(("variable \"%s\" not found for writing"):format(key), 2)
+        end
         current()[name][key] = value
       end,
     })
