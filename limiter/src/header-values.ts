@@ -1,23 +1,29 @@
 // Writes the header values of a decided response, after draft-ietf-httpapi-ratelimit-headers-11: structured fields whose items
 // carry the limit's name. Names are [a-z0-9-], so quoting them needs no escape.
 
-import { type Decision, never } from "./algorithms/decision.ts";
+import { type Decision, endless, never } from "./algorithms/decision.ts";
 import { capacity, type Rate } from "./algorithms/rate.ts";
 import { maxExact } from "./algorithms/wide-multiply.ts";
 
 /**
  * Returns one item of `RateLimit-Policy`: `"burst";q=10;w=5`. Here w is how long the capacity takes to come back, in whole
- * seconds. Slots have no window, but a unit that the draft defines: `"uploads";q=3;qu="concurrent-requests"`.
+ * seconds. A lifetime's total has no w. Slots have no window, but a unit that the draft defines: `"uploads";q=3;qu="concurrent-requests"`.
  */
 export function rateLimitPolicyItem(name: string, rate: Rate): string {
   const quota = `"${name}";q=${capacity(rate)}`;
   if (rate.algorithm === "concurrency") return `${quota};qu="concurrent-requests"`;
+  if (rate.windowUs === endless) return quota;
   const isBucket = rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket";
   return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }
 
-/** Returns the value of `RateLimit`: `"burst";r=3;t=2`. @param remaining units @param reset whole seconds */
-export function rateLimitItem(name: string, remaining: string, reset: string): string {
+/**
+ * Returns the value of `RateLimit`: `"burst";r=3;t=2`.
+ *
+ * @param remaining units @param reset whole seconds; undefined: units do not come back by themselves, and there is no t
+ */
+export function rateLimitItem(name: string, remaining: string, reset: string | undefined): string {
+  if (reset === undefined) return `"${name}";r=${remaining}`;
   return `"${name}";r=${remaining};t=${reset}`;
 }
 
@@ -25,6 +31,20 @@ export function rateLimitItem(name: string, remaining: string, reset: string): s
 export function retryAfterSeconds(decision: Decision): number | undefined {
   if (decision.retryAfterUs === never) return undefined;
   return Math.max(1, wholeSeconds(decision.retryAfterUs));
+}
+
+/** Returns what a refusal says about when to try again. */
+export function quotaExceededDetail(decision: Decision): string {
+  const seconds = retryAfterSeconds(decision);
+  if (seconds !== undefined) return `Try again in ${seconds} s.`;
+  return isEndless(decision)
+    ? "The limit has no units left for this request, and none come back by themselves."
+    : "The request costs more than its limit ever holds.";
+}
+
+/** Returns whether the limit that decided never gives units again by itself. */
+export function isEndless({ resetAfterUs }: Pick<Decision, "resetAfterUs">): boolean {
+  return resetAfterUs >= endless / 2;
 }
 
 /**

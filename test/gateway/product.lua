@@ -187,7 +187,7 @@ function product.newRedis()
       return (redis.keys[key] or ""):sub(first + 1, last < 0 and last or last + 1)
     end,
     SET = function(key, value, px, ms)
-      assert(px == "PX" and tonumber(ms) > 0)
+      assert(px == nil or (px == "PX" and tonumber(ms) > 0))
       redis.keys[key] = value
       redis.px[key] = ms
     end,

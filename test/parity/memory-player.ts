@@ -92,7 +92,8 @@ export function memoryPlayer(): Player {
     refund: (nowUs, cost, moments) => {
       for (let i = 0; i < counters.length; i++) {
         const counter = counters[i] as Kept;
-        if (counter.atUs > 0) refund(counter.rate, counter, memoryRing, nowUs, moments[i] as number, cost);
+        if (counter.atUs > 0 || counter.count > 0)
+          refund(counter.rate, counter, memoryRing, nowUs, moments[i] as number, cost);
       }
     },
     renew: (nowUs, slots, heldAtUs) => {

@@ -68,6 +68,7 @@ export const edit = 4;
 const storedEvery = 40;
 const maxUnits = 2147483648;
 const longestWindowMs = 31622400000;
+const lifetimeUs = 4503599627370496;
 const year = 31536000000000;
 const day = 86400000000;
 const hour = 3600000000;
@@ -93,7 +94,9 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
     if (i > 0) windowMs = Math.min(longestWindowMs, windowMs * (1 + below(100)));
     const windowUs = windowMs * 1000;
     const size = algorithm === 2 ? randomPrecisionUs(windowUs) : randomUnits();
-    append(trace, algorithm, quota, windowUs, size);
+    // Some fixed windows never end. Steps go by a window that does.
+    const isLifetime = algorithm === 1 && below(8) === 0;
+    append(trace, algorithm, quota, isLifetime ? lifetimeUs : windowUs, size);
     const room = algorithm === 0 ? size : algorithm === 4 ? Math.min(size + 1, maxUnits) : quota;
     capacity = Math.min(capacity, room);
     shortest = Math.min(shortest, windowUs);

@@ -3,6 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { lifetimeWindowUs } from "../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
 import { parseDuration } from "../../limiter/src/document/duration.ts";
 import type { KeyPart } from "../../limiter/src/key/key-part.ts";
@@ -106,7 +107,7 @@ export function readVectors<Name extends keyof VectorFiles>(name: Name): VectorF
 }
 
 export function limitOf({ algorithm, quota, window, burst, precision, ttl }: VectorLimit, name = "default"): Limit {
-  const windowUs = parseDuration((window ?? ttl) as string) as number;
+  const windowUs = window === "lifetime" ? lifetimeWindowUs : (parseDuration((window ?? ttl) as string) as number);
   const precisionUs = precision === undefined ? windowUs / 10 : (parseDuration(precision) as number);
   return {
     name,

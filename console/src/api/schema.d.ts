@@ -523,12 +523,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -619,12 +614,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -693,12 +683,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -789,12 +774,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -863,12 +843,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -959,12 +934,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1083,12 +1053,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1179,12 +1144,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1253,12 +1213,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1349,12 +1304,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1511,12 +1461,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1607,12 +1552,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1681,12 +1621,7 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            /**
-                             * @example 500ms
-                             * @example 30s
-                             * @example 1d
-                             */
-                            window?: string;
+                            window?: string | "lifetime";
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1777,12 +1712,7 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                /**
-                                 * @example 500ms
-                                 * @example 30s
-                                 * @example 1d
-                                 */
-                                window?: string;
+                                window?: string | "lifetime";
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -3674,12 +3604,7 @@ export interface components {
                 /** @enum {string} */
                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                 quota: number;
-                /**
-                 * @example 500ms
-                 * @example 30s
-                 * @example 1d
-                 */
-                window?: string;
+                window?: string | "lifetime";
                 burst?: number;
                 /**
                  * @example 500ms
@@ -3770,12 +3695,7 @@ export interface components {
                     /** @enum {string} */
                     algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                     quota: number;
-                    /**
-                     * @example 500ms
-                     * @example 30s
-                     * @example 1d
-                     */
-                    window?: string;
+                    window?: string | "lifetime";
                     burst?: number;
                     /**
                      * @example 500ms
@@ -4353,7 +4273,7 @@ export interface components {
                 limit: number;
                 used: number;
                 remaining: number;
-                resetAfter: number;
+                resetAfter: number | null;
             }[];
             gateways: {
                 id: string;
@@ -4364,7 +4284,7 @@ export interface components {
                     limit: number;
                     used: number;
                     remaining: number;
-                    resetAfter: number;
+                    resetAfter: number | null;
                 }[];
             }[];
         };

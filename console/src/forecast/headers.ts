@@ -1,11 +1,17 @@
 // The response that a client gets for one decision of a policy, as the gateway writes it (gateway/src/respond). test/forecast compares the
 // two, header for header and byte for byte.
 
-import { type Decision, never } from "../../../limiter/src/algorithms/decision.ts";
+import type { Decision } from "../../../limiter/src/algorithms/decision.ts";
 import { type CompiledPolicy, compilePolicy, overrideFor } from "../../../limiter/src/compiled/compile.ts";
 import type { HeaderLines, Reject } from "../../../limiter/src/document/on-limit.ts";
 import type { Policy } from "../../../limiter/src/document/policy.ts";
-import { rateLimitItem, retryAfterSeconds, wholeSeconds } from "../../../limiter/src/header-values.ts";
+import {
+  isEndless,
+  quotaExceededDetail,
+  rateLimitItem,
+  retryAfterSeconds,
+  wholeSeconds,
+} from "../../../limiter/src/header-values.ts";
 import { type Decisions, outcomes } from "./simulate.ts";
 
 /** What the gateway's setting SLUICE_HEADERS says. */
@@ -70,7 +76,7 @@ function served(headers: readonly HeaderLines[]): ClientResponse {
 function limitHeaders(style: HeaderStyle, policy: CompiledPolicy, name: string, decision: Decision): HeaderLines[] {
   const headers: HeaderLines[] = [];
   const remaining = `${decision.remaining}`;
-  const reset = `${wholeSeconds(decision.resetAfterUs)}`;
+  const reset = isEndless(decision) ? undefined : `${wholeSeconds(decision.resetAfterUs)}`;
   if (style === "ietf" || style === "both") {
     headers.push({ name: "RateLimit-Policy", value: policy.policyHeader });
     headers.push({ name: "RateLimit", value: rateLimitItem(name, remaining, reset) });
@@ -78,7 +84,7 @@ function limitHeaders(style: HeaderStyle, policy: CompiledPolicy, name: string, 
   if (style === "legacy" || style === "both") {
     headers.push({ name: "X-RateLimit-Limit", value: `${decision.limit}` });
     headers.push({ name: "X-RateLimit-Remaining", value: remaining });
-    headers.push({ name: "X-RateLimit-Reset", value: reset });
+    if (reset !== undefined) headers.push({ name: "X-RateLimit-Reset", value: reset });
   }
   return headers;
 }
@@ -87,10 +93,7 @@ function refuse(told: HeaderLines[], refusal: Reject, decision: Decision, violat
   const seconds = retryAfterSeconds(decision);
   const headers = seconds === undefined ? told : [...told, { name: "Retry-After", value: `${seconds}` }];
   if (refusal.body !== undefined) return answer(headers, refusal, refusal.body);
-  const detail =
-    decision.retryAfterUs === never
-      ? "The request costs more than its limit ever holds."
-      : `Try again in ${seconds} s.`;
+  const detail = quotaExceededDetail(decision);
   const more = `,"violated-policies":["${violated.join('","')}"]`;
   return problem([...headers, ...refusal.headers], refusal.status, quotaExceeded, "Quota exceeded", detail, more);
 }

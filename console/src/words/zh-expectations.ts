@@ -12,6 +12,11 @@ export const expectations: Readonly<Record<string, string>> = {
   "a cost that is known before the response, {}": "在响应之前已知的消耗量，{}",
   'a duration from {} to {}: an integer and one of ms, s, m, h, d, like "30s"':
     '{} 到 {} 的时长：整数加单位 ms、s、m、h 或 d，例如 "30s"',
+  "a duration": "一个时长",
+  "a duration, or scope: cluster, because what a node has counted ends with it":
+    "一个时长；或将 scope 设为 cluster，因为节点的计数会随节点一起消失",
+  "a duration, where response-bytes are the cost": "一个时长（以 response-bytes 为消耗量时）",
+  "a duration: only fixed-window can have a lifetime": "一个时长：只有 fixed-window 可以使用 lifetime",
   "a header name": "请求头名称",
   "a header that {} does not name already": "与 {} 不同的请求头",
   'a header line like "x-over-limit: 1", and none that nginx itself writes':

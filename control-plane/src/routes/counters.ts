@@ -1,6 +1,7 @@
 // /api/v1/apps/{app}/counters: reads, resets and tops up the counters of one key of a policy, in Redis or on the gateways.
 
 import { describeValue } from "@sluice/limiter/document/validate.ts";
+import { isEndless } from "@sluice/limiter/header-values.ts";
 import type { CounterOrder, CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { type AskedCounter, askedCounter } from "../counters/asked-counter.ts";
@@ -212,6 +213,6 @@ function shown(
 
 /** Rounds up to whole seconds. */
 function shownLimit({ name, capacity, remaining, resetAfterUs }: CounterReading) {
-  const resetAfter = Math.ceil(resetAfterUs / 1_000_000);
+  const resetAfter = isEndless({ resetAfterUs }) ? null : Math.ceil(resetAfterUs / 1_000_000);
   return { name, limit: capacity, used: Math.max(0, capacity - remaining), remaining, resetAfter };
 }

@@ -535,7 +535,11 @@ const counterLimits = {
     limit: { ...count, description: "The most units that can be taken at once." },
     used: count,
     remaining: count,
-    resetAfter: { ...count, description: "Seconds, rounded up, until the counter is as if it had never been used." },
+    resetAfter: {
+      anyOf: [count, { type: "null" }],
+      description:
+        "Seconds, rounded up, until the counter is as if it had never been used. null: a lifetime's total, which only an operator gives again.",
+    },
   }),
 };
 

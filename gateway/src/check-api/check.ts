@@ -1,7 +1,7 @@
 // POST /sluice/v1/check: decides up to a hundred checks at once, all or nothing.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
-import { retryAfterSeconds, wholeSeconds } from "../../../limiter/src/header-values.ts";
+import { isEndless, retryAfterSeconds, wholeSeconds } from "../../../limiter/src/header-values.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
 import { readHeader } from "../request/request-headers.ts";
@@ -78,5 +78,6 @@ function resultOf({ policy, allowed, reason, merged }: Outcome): string {
   const retryAfter = allowed ? "0" : retryAfterUs === never ? "null" : `${retryAfterSeconds(decision)}`;
   const figures = `"limit":${limit},"remaining":${remaining},"retryAfter":${retryAfter}`;
   const delay = allowed && delayUs > 0 ? `,"delay":${delayUs / 1_000_000}` : "";
-  return `${start},${figures},"resetAfter":${wholeSeconds(resetAfterUs)}${delay}}`;
+  const resetAfter = isEndless(decision) ? "null" : `${wholeSeconds(resetAfterUs)}`;
+  return `${start},${figures},"resetAfter":${resetAfter}${delay}}`;
 }

@@ -10,6 +10,7 @@
 
 import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
 
@@ -18,6 +19,7 @@ declare const redis: {
   call(this: void, command: "GET", key: string): string | false;
   call(this: void, command: "GETRANGE", key: string, first: number, last: number): string;
   call(this: void, command: "SET", key: string, value: string, px: "PX", ms: string): void;
+  call(this: void, command: "SET", key: string, value: string): void;
   call(this: void, command: "SETRANGE", key: string, offset: number, value: string): void;
   call(this: void, command: "PEXPIRE", key: string, ms: string): void;
   /** Returns an error as a table, { err: message }, whose length is 0. */
@@ -156,7 +158,10 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
 /** The same for a counter with the given lifetime. */
 export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
   const life = lifeOf(lifeUs);
-  if (!keepsEntries(rate) || state.length === 0) {
+  if (rate.algorithm === "fixed-window" && rate.windowUs === lifetimeWindowUs) {
+    // Without a time to live: by the policies "volatile-…", Redis evicts only keys that have one.
+    redis.call("SET", state.key, struct.pack("<dd", state.atUs, state.count));
+  } else if (!keepsEntries(rate) || state.length === 0) {
     redis.call("SET", state.key, struct.pack("<dd", state.atUs, state.count), "PX", life);
   } else {
     const { atUs, count, first, length, capacity, start, offset } = state;

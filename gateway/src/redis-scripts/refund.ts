@@ -20,7 +20,8 @@ export function refundCounters(keys: string[], argv: string[]): number {
     const chargedAtUs = tonumber(argv[i * 6 + 5]) as number;
     const state = counterAt(keys[i] as string);
     loadCounter(rate, state);
-    if (state.atUs > 0) {
+    // The window of a lifetime begins at 0.
+    if (state.atUs > 0 || state.count > 0) {
       refund(rate, state, redisRing, nowUs, chargedAtUs, cost);
       saveCounter(rate, state, nowUs);
       found += 1;

@@ -18,7 +18,8 @@ export function topUpCounters(keys: string[], argv: string[]): number {
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i] as string);
     loadCounter(rate, state);
-    if (state.atUs > 0) {
+    // The window of a lifetime begins at 0.
+    if (state.atUs > 0 || state.count > 0) {
       topUp(rate, state, redisRing, nowUs, units);
       saveCounter(rate, state, nowUs);
       found += 1;

@@ -2,7 +2,7 @@
 
 import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { rateLimitItem, wholeSeconds } from "../../../limiter/src/header-values.ts";
+import { isEndless, rateLimitItem, wholeSeconds } from "../../../limiter/src/header-values.ts";
 import { addHeader } from "../runtime/lua-modules.ts";
 import type { HeaderStyle } from "../settings.ts";
 
@@ -21,7 +21,8 @@ export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: 
   // If nginx redirected the request internally, it may have been decided before: then its headers are replaced.
   const set = is_internal() ? replaceHeader : addHeader;
   const remaining = textOf(decision.remaining);
-  const reset = textOf(wholeSeconds(decision.resetAfterUs));
+  // A lifetime's total does not come back by itself: there is no time to tell.
+  const reset = isEndless(decision) ? undefined : textOf(wholeSeconds(decision.resetAfterUs));
   if (style !== "legacy") {
     set("RateLimit-Policy", policy.policyHeader);
     set("RateLimit", rateLimitItem(limitName, remaining, reset));
@@ -29,7 +30,7 @@ export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: 
   if (style !== "ietf") {
     set("X-RateLimit-Limit", limitTexts.known[decision.limit] ?? newLimitText(decision.limit));
     set("X-RateLimit-Remaining", remaining);
-    set("X-RateLimit-Reset", reset);
+    if (reset !== undefined) set("X-RateLimit-Reset", reset);
   }
 }
 

@@ -4,7 +4,7 @@ import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import type { CostSource } from "../../../limiter/src/document/cost.ts";
 import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/document/on-limit.ts";
-import { retryAfterSeconds } from "../../../limiter/src/header-values.ts";
+import { quotaExceededDetail, retryAfterSeconds } from "../../../limiter/src/header-values.ts";
 import { countEvent } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
@@ -26,8 +26,7 @@ export function refuseOverLimit(
   const seconds = retryAfterSeconds(merged.decision);
   if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   if (body !== undefined) return answer(status, headers, body);
-  const detail =
-    seconds === undefined ? "The request costs more than its limit ever holds." : `Try again in ${seconds} s.`;
+  const detail = quotaExceededDetail(merged.decision);
   const violated = `,"violated-policies":["${merged.violated.join('","')}"]`;
   setLines(headers);
   sendProblem(status, quotaExceeded, "Quota exceeded", detail, violated);

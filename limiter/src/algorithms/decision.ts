@@ -21,6 +21,12 @@ export interface Decision {
 /** The `retryAfterUs` of a request that no wait can help. */
 export const never = -1;
 
+/**
+ * `resetAfterUs` of a limit whose units do not come back by themselves: the length of a lifetime's window. Caches subtract what time has
+ * passed since, so more than half of it means the same.
+ */
+export const endless = 4_503_599_627_370_496;
+
 export function emptyDecision(): Decision {
   return { allowed: true, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 };
 }

@@ -1,10 +1,12 @@
 // fixed-window: at most `quota` units in each window. Windows begin at multiples of their length since the epoch, so a window of
 // 1d is a UTC day. Two full windows may meet at their border: any interval of one window's length holds at most twice the quota.
 //
+// A window of `lifetime` is one that never ends: what it counts comes back by an operator's reset or top-up alone.
+//
 // The head is the start of the window that was last charged, and the number of units used in it.
 
 import { type CounterState, clockToleranceUs } from "./counter-state.ts";
-import { type Decision, never } from "./decision.ts";
+import { type Decision, endless, never } from "./decision.ts";
 
 export interface FixedWindow {
   readonly algorithm: "fixed-window";
@@ -13,7 +15,13 @@ export interface FixedWindow {
   readonly toleranceUs: number;
 }
 
-/** @param quota units per window, 1…2^31 @param windowUs 1,000…366 days */
+/**
+ * The length of `window: lifetime`, in µs: from the epoch to the year 2112. A power of two, so that twice as much is still exact. It is also
+ * what decisions say instead of the time that is left of it.
+ */
+export const lifetimeWindowUs = endless;
+
+/** @param quota units per window, 1…2^31 @param windowUs 1,000…366 days, or `lifetimeWindowUs` */
 export function fixedWindow(quota: number, windowUs: number): FixedWindow {
   return { algorithm: "fixed-window", quota, windowUs, toleranceUs: clockToleranceUs(windowUs) };
 }
@@ -49,9 +57,10 @@ export function describeFixedWindow(
   const used = state.atUs === openUs ? state.count : 0;
   decision.limit = limit.quota;
   decision.remaining = used < limit.quota ? limit.quota - used : 0;
-  decision.resetAfterUs = openUs + limit.windowUs - nowUs;
+  const ends = limit.windowUs !== lifetimeWindowUs;
+  decision.resetAfterUs = ends ? openUs + limit.windowUs - nowUs : endless;
   if (decision.allowed) decision.retryAfterUs = 0;
-  else decision.retryAfterUs = cost > limit.quota ? never : decision.resetAfterUs;
+  else decision.retryAfterUs = ends && cost <= limit.quota ? decision.resetAfterUs : never;
 }
 
 /** Refunds units of the window that is still counted. Units of an earlier window are gone with it. */

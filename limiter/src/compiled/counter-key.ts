@@ -4,10 +4,11 @@
 //
 // The first part is the format version. Then come, in a Redis hash tag (so that a policy's limits for one key value share a
 // slot): app, policy, the number of key values, and the values, each but the last preceded by its length in bytes. Then come
-// limit name, algorithm and window, and for a sliding-window its precision, because blocks of another length cannot continue
+// limit name, algorithm and window (in µs, or "lifetime"), and for a sliding-window its precision, because blocks of another length cannot continue
 // these counters. Names cannot contain ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their
 // SHA-1.
 
+import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
 import { byteLength } from "../basics/byte-length.ts";
 
@@ -22,7 +23,8 @@ export function counterPrefix(app: string, policy: string): string {
 /** Returns the part that all counters of a limit share. */
 export function counterSuffix(limit: Limit): string {
   const precision = limit.algorithm === "sliding-window" ? `/${limit.precisionUs}` : "";
-  return `}:${limit.name}:${limit.algorithm}:${limit.windowUs}${precision}`;
+  const window = limit.windowUs === lifetimeWindowUs ? "lifetime" : `${limit.windowUs}`;
+  return `}:${limit.name}:${limit.algorithm}:${window}${precision}`;
 }
 
 /**

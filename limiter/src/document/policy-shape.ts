@@ -70,6 +70,10 @@ export const algorithms: readonly string[] = [
 ];
 
 export const limitDuration: Shape = { kind: "duration", min: "1ms", max: "366d" };
+/** The window of a total that never comes back by itself. */
+export const lifetime = "lifetime";
+/** What `window` may be. The algorithm decides whether it may be a lifetime. */
+export const limitWindow: Shape = { kind: "either", of: [limitDuration, { kind: "choice", of: [lifetime] }] };
 
 const limit: Shape = {
   kind: "record",
@@ -86,8 +90,9 @@ const limit: Shape = {
       required: true,
     },
     window: {
-      shape: limitDuration,
-      description: "The time that the quota is for. Required, but of concurrency, which has none.",
+      shape: limitWindow,
+      description:
+        "The time that the quota is for; of a fixed-window in scope cluster also lifetime, for units that only an operator gives again. Required, but of concurrency, which has none.",
     },
     burst: {
       shape: unitsShape,

@@ -1,6 +1,7 @@
 // Turns a document, which anyone may have written, into a policy, or into a list of everything that is wrong with it. This runs
 // where the document comes in (control plane), and again where it is applied (gateway).
 
+import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
 import { byteLength, cutToBytes } from "../basics/byte-length.ts";
@@ -14,7 +15,16 @@ import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
 import type { Exempt, Mode, Override, Policy } from "./policy.ts";
-import { algorithms, limitDuration, maxPathBytes, most, policyShape, unitsShape } from "./policy-shape.ts";
+import {
+  algorithms,
+  lifetime,
+  limitDuration,
+  limitWindow,
+  maxPathBytes,
+  most,
+  policyShape,
+  unitsShape,
+} from "./policy-shape.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
 import type { Field, Shape } from "./shape.ts";
@@ -222,6 +232,7 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
         });
     }
     checkFieldsOfAlgorithm(limit, inner, findings);
+    checkLifetime(limit, document, inner, findings);
     checkPrecision(limit, inner, findings);
     const capacity = capacityOf(limit);
     if (capacity !== undefined && cost.units > capacity) {
@@ -399,7 +410,7 @@ const fieldsOfAlgorithms = [
 function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
   const algorithm = limit["algorithm"];
   if (limit["window"] === undefined && algorithm !== "concurrency") {
-    addProblem(findings, { path: `${path}.window`, expected: expectation(limitDuration), got: "nothing" });
+    addProblem(findings, { path: `${path}.window`, expected: expectation(limitWindow), got: "nothing" });
   }
   if (!isAlgorithm(algorithm)) return;
   for (const { field, of } of fieldsOfAlgorithms) {
@@ -411,6 +422,19 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
       });
     }
   }
+}
+
+/** A lifetime's total must outlast restarts, and is used up rather than paid later. */
+function checkLifetime(limit: Json, document: Json, path: string, findings: Findings): void {
+  if (limit["window"] !== lifetime) return;
+  const expected = insteadOfLifetime(limit, document);
+  if (expected !== undefined) addProblem(findings, { path: `${path}.window`, expected, got: describeValue(lifetime) });
+}
+
+function insteadOfLifetime({ algorithm }: Json, { scope, cost }: Json): string | undefined {
+  if (algorithm !== "fixed-window") return "a duration: only fixed-window can have a lifetime";
+  if (scope !== "cluster") return "a duration, or scope: cluster, because what a node has counted ends with it";
+  return isRecord(cost) && isDeferred(cost) ? "a duration, where response-bytes are the cost" : undefined;
 }
 
 function isAlgorithm(value: unknown): value is string {
@@ -655,7 +679,7 @@ function limitFrom(limit: Json, mostCost: number): Limit {
   const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;
   const window = algorithm === "concurrency" ? (limit["ttl"] ?? ttlUnlessSaid) : limit["window"];
-  const windowUs = parseDuration(window as string) as number;
+  const windowUs = window === lifetime ? lifetimeWindowUs : (parseDuration(window as string) as number);
   let precisionUs = 0;
   if (algorithm === "sliding-window") {
     const { precision } = limit;

@@ -1,6 +1,7 @@
 // Settings without effect produce warnings: the policy is valid, but one of its settings changes nothing. The warnings go to
 // whoever puts the policy, and do not prevent it.
 
+import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
 import { leaseParameters } from "../lease/holder.ts";
@@ -94,6 +95,9 @@ function tooShort({ algorithm, quota, windowUs, burst, precisionUs }: Limit): Pr
     const refilled = Math.ceil((quota * leastUs) / windowUs);
     const expected = `at least ${refilled}, what refills in ${leastMs}ms${inVain}`;
     return { path: "burst", expected, got: `${burst}` };
+  }
+  if (windowUs === lifetimeWindowUs) {
+    return { path: "window", expected: `a duration${inVain}`, got: '"lifetime"' };
   }
   if (algorithm === "fixed-window") {
     return { path: "window", expected: `at least ${leastMs}ms${inVain}`, got: `${windowUs / 1000}ms` };

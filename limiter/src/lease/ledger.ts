@@ -14,6 +14,7 @@
 import { admitsAll, type Counter } from "../algorithms/charge-all.ts";
 import type { CounterState, Ring } from "../algorithms/counter-state.ts";
 import { emptyDecision } from "../algorithms/decision.ts";
+import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import { charge, describe, type Rate, refund } from "../algorithms/rate.ts";
 import { owesAtLeast, refillUs } from "../algorithms/token-bucket.ts";
 import { maxExact } from "../algorithms/wide-multiply.ts";
@@ -99,7 +100,8 @@ export function leastLeasedUs(parameters: LeaseParameters): number {
 export function isLeasable(rate: Rate, parameters: LeaseParameters): boolean {
   const leastUs = leastLeasedUs(parameters);
   if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
-  if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs;
+  // A lifetime's total is spent once. Units that a lost gateway takes with it would be lost for good.
+  if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs && rate.windowUs !== lifetimeWindowUs;
   return rate.algorithm === "sliding-window" && rate.tickUs >= leastUs;
 }
 

@@ -29,7 +29,9 @@ local function loadEngine()
       server.keys[key], server.px[key], server.expiresUs[key] = nil, nil, nil
     end
     local reply = call(command, key, ...)
-    if key and server.px[key] then
+    if command == "SET" and not server.px[key] then
+      server.expiresUs[key] = nil
+    elseif key and server.px[key] then
       if command == "SET" or command == "PEXPIRE" then
         server.expiresUs[key] = engine.nowUs + tonumber(server.px[key]) * 1000
       end

@@ -30,6 +30,7 @@ describe("a warning about a setting without effect", () => {
   it.each([
     [{ ...fast, burst: 199 }, "burst", `at least 200, what refills in 500ms${inVain}`, "199"],
     [{ algorithm: "fixed-window", quota: 9, window: "499ms" }, "window", `at least 500ms${inVain}`, "499ms"],
+    [{ algorithm: "fixed-window", quota: 9, window: "lifetime" }, "window", `a duration${inVain}`, '"lifetime"'],
     [{ algorithm: "sliding-window", quota: 9, window: "4s" }, "precision", `at least 500ms${inVain}`, "400ms"],
     ...["sliding-log", "leaky-bucket", "concurrency"].map((algorithm) => [
       { algorithm, quota: 9, ...(algorithm === "concurrency" ? {} : { window: "1m" }) },

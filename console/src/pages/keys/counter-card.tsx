@@ -172,7 +172,7 @@ function PlaceTable({ place: { gateway, state, limits }, readings }: { place: Pl
           </td>
           <td className={remaining <= 0 ? "bad" : undefined}>{format.number(remaining)}</td>
           <td>{format.number(limit)}</td>
-          <td>{t("inSeconds", { seconds: resetAfter })}</td>
+          <td>{resetAfter === null ? t("onlyByReset") : t("inSeconds", { seconds: resetAfter })}</td>
           <td>
             <Sparkline
               values={readings.map((reading) => reading.used.get(seriesName(gateway, name)) ?? 0)}

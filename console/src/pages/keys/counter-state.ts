@@ -37,7 +37,8 @@ export function refusing(states: readonly LimitState[], limits: readonly PolicyL
     .filter(({ remaining }) => remaining < cost)
     .map(({ name, limit, remaining, resetAfter }) => {
       const known = limits.find((one) => one.name === name);
-      if (known?.algorithm === "concurrency" || limit < cost) return { limit: name, atMostSeconds: undefined };
+      if (known?.algorithm === "concurrency" || limit < cost || resetAfter === null)
+        return { limit: name, atMostSeconds: undefined };
       // A bucket fills evenly; a counter of a window has its units again when it is like new, at the latest.
       const fills = known?.algorithm === "token-bucket" || known?.algorithm === "leaky-bucket";
       const share = fills ? (cost - remaining) / Math.max(1, limit - remaining) : 1;

@@ -51,8 +51,9 @@ export function savePacked({ atUs, count }: State, key: string, slot: number, li
 }
 
 /** Returns whether a cell of its own would still be kept for this state: a state that has run out counts as never used. */
-function isCounting({ atUs }: State, rate: Rate, now: number): boolean {
-  if (atUs === 0) return false;
+function isCounting({ atUs, count }: State, rate: Rate, now: number): boolean {
+  // The window of a lifetime begins at 0.
+  if (atUs === 0 && count === 0) return false;
   return rate.algorithm === "fixed-window" ? now < atUs + 2 * rate.windowUs : now <= atUs;
 }
 

@@ -2,10 +2,11 @@
 // no calls to Redis. A refused request cannot be admitted earlier, unless units are refunded meanwhile; these become available a
 // little later. A refusal by concurrency slots, which may be released at any moment, is not cached.
 
-import { never } from "../../../../limiter/src/algorithms/decision.ts";
+import { endless, never } from "../../../../limiter/src/algorithms/decision.ts";
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
 import type { CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeAll, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { isEndless } from "../../../../limiter/src/header-values.ts";
 import { countRecalled } from "../../metrics/redis-calls.ts";
 import { watchEpoch } from "../../redis/epoch.ts";
 import { sleepMs } from "../../runtime/clock.ts";
@@ -76,10 +77,11 @@ export function rememberRefusal(
   retryAfterUs: number,
   submittedAtSeconds: number,
 ): void {
-  // A cost beyond the capacity is always refused, but the remaining units that are reported change.
-  if (retryAfterUs === never) return;
+  // A cost beyond the capacity is always refused, but the remaining units that are reported change. A lifetime's total stays used up.
+  const endsNever = retryAfterUs === never && isEndless(merged.decision);
+  if (retryAfterUs === never && !endsNever) return;
   if (submittedAtSeconds < forgottenAtSeconds && submittedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
-  const retrySeconds = retryAfterUs / 1_000_000;
+  const retrySeconds = (endsNever ? endless : retryAfterUs) / 1_000_000;
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
@@ -112,7 +114,8 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
   countRecalled();
   const { merged: remembered } = refusal;
   const { decision } = remembered;
-  decision.retryAfterUs = math.ceil((refusal.retryAtSeconds - now) * 1_000_000);
+  const retryAfterUs = math.ceil((refusal.retryAtSeconds - now) * 1_000_000);
+  decision.retryAfterUs = retryAfterUs >= endless / 2 ? never : retryAfterUs;
   decision.resetAfterUs = math.ceil(math.max(refusal.resetAtSeconds - now, 0) * 1_000_000);
   if (remembered.violated.length === 1) mergeLimit(merged, policy, remembered.limitName, decision);
   else mergeAll(merged, remembered);
