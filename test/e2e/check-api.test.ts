@@ -458,7 +458,13 @@ describe.each(scopes)("case 8 in scope %s: a bucket that only listed apps may us
     ];
     const { status, code, errors } = await refusal(JSON.stringify({ checks }));
     expect([status, code]).toEqual([404, "policy-not-found"]);
-    expect(errors).toEqual([{ path: "checks[1].policy", expected: "a policy of app default", got: '"vault"' }]);
+    expect(errors).toEqual([
+      {
+        path: "checks[1].policy",
+        expected: "a policy of app default, or APP/POLICY of one that is shared with it",
+        got: '"vault"',
+      },
+    ]);
     expect(await left(`seven-${scope}`, ["case 8"])).toBe(7);
     const left8 = await left("vault", ["case 8"], bank);
     expect(left8).toBe(scope === "node" ? 7 : 6);

@@ -606,6 +606,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -766,6 +767,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -926,6 +928,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -1136,6 +1139,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -1296,6 +1300,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -1544,6 +1549,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -1704,6 +1710,7 @@ export interface paths {
                         } | {
                             template: string;
                         };
+                        sharedWith?: string[];
                         overrides?: {
                             key: string[];
                             limits?: {
@@ -3687,6 +3694,7 @@ export interface components {
             } | {
                 template: string;
             };
+            sharedWith?: string[];
             overrides?: {
                 key: string[];
                 limits?: {

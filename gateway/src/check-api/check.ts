@@ -48,7 +48,7 @@ function answer(_settings: Settings): CheckError | undefined {
   if (written === undefined) return bodyError;
   const [requested, checkError] = readRequestedChecks(caller, written);
   if (requested === undefined) return checkError;
-  send(decideRequestedChecks(requested, []));
+  send(caller.app, decideRequestedChecks(requested, []));
   return undefined;
 }
 
@@ -58,9 +58,9 @@ function isJson(contentType: Reading): boolean {
   return string.match(string.lower(contentType), "^application/json%s*;")[0] !== undefined;
 }
 
-function send(outcomes: readonly Outcome[]): void {
+function send(app: string, outcomes: readonly Outcome[]): void {
   const results: string[] = [];
-  for (const outcome of outcomes) results.push(resultOf(outcome));
+  for (const outcome of outcomes) results.push(resultOf(app, outcome));
   const body = `{"allowed":${allAllowed(outcomes)},"results":[${results.join(",")}]}\n`;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
@@ -69,9 +69,10 @@ function send(outcomes: readonly Outcome[]): void {
   ngx.print(body);
 }
 
-/** Written by hand: none of these texts contains characters that JSON escapes. */
-function resultOf({ policy, allowed, reason, merged }: Outcome): string {
-  const start = `{"policy":"${policy.name}","allowed":${allowed}`;
+/** Written by hand: none of these texts contains characters that JSON escapes. @param app the caller's; of others, the policy is APP/POLICY */
+function resultOf(app: string, { policy, allowed, reason, merged }: Outcome): string {
+  const name = policy.app === app ? policy.name : `${policy.app}/${policy.name}`;
+  const start = `{"policy":"${name}","allowed":${allowed}`;
   if (reason !== undefined) return `${start},"reason":"${reason}"}`;
   const { decision, delayUs } = merged;
   const { limit, remaining, retryAfterUs, resetAfterUs } = decision;

@@ -21,7 +21,7 @@ const fieldsOfCheck = ["policy", "key", "cost"];
 
 export const aCost = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
-export const aPolicy = "the name of a policy";
+export const aPolicy = "the name of a policy, or APP/POLICY of one that another app shares";
 
 export function isCost(value: unknown): value is number {
   return typeof value === "number" && value >= 1 && value <= mostCost && math.floor(value) === value;

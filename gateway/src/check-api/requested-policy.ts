@@ -32,12 +32,12 @@ export function readRequestedChecks(
   const policies: CompiledPolicy[] = [];
   const unknown = noFindings();
   for (const { policy: name, path } of written) {
-    const policy = policiesOf(caller.app)[name];
+    const policy = policyFor(caller, name);
     if (policy !== undefined) policies.push(policy);
     else
       addProblem(unknown, {
         path: `${path}policy`,
-        expected: `a policy of app ${caller.app}`,
+        expected: `a policy of app ${caller.app}, or APP/POLICY of one that is shared with it`,
         got: describeValue(name),
       });
   }
@@ -82,6 +82,16 @@ export function readRequestedChecks(
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
   }
   return $multi(requested, undefined);
+}
+
+/** Returns the caller's policy of this name. A policy that is not shared with the caller's app is as unknown as one that does not exist. */
+function policyFor({ app }: Caller, name: string): CompiledPolicy | undefined {
+  const [owner, ofOwner] = string.match(name, "^([^/]+)/([^/]+)$");
+  if (owner === undefined || ofOwner === undefined) return policiesOf(app)[name];
+  const policy = policiesOf(owner)[ofOwner];
+  if (policy === undefined || owner === app) return policy;
+  const { sharedWith } = policy.policy;
+  return sharedWith?.includes(app) === true ? policy : undefined;
 }
 
 /** @param wrong receives what is wrong with the key */

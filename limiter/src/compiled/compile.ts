@@ -84,6 +84,7 @@ export interface Terms
     | "onStoreFailure"
     | "maxStoreWaitUs"
     | "onLimit"
+    | "sharedWith"
   > {
   /** True if a limit is of concurrency: its charge is refunded when the request ends. */
   readonly holdsSlots: boolean;
@@ -208,6 +209,7 @@ export function policyOf({ name, policy, limits, match, written }: CompiledPolic
     onStoreFailure: policy.onStoreFailure,
     ...(policy.maxStoreWaitUs === undefined ? {} : { maxStoreWaitUs: policy.maxStoreWaitUs }),
     onLimit: policy.onLimit,
+    ...(policy.sharedWith === undefined ? {} : { sharedWith: policy.sharedWith }),
     overrides: written?.overrides,
     exempt: written?.exempt,
     schedule: written?.schedule,
@@ -238,7 +240,7 @@ function writtenOf({ limits, match, overrides, exempt, schedule }: Policy): Writ
 /** @param hasBans whether the policy checks any */
 function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: boolean, hasBans: boolean): Terms {
   const { mode, priority, key, onMissingKey, cost, costSource, scope, consistency } = policy;
-  const { onStoreFailure, maxStoreWaitUs, onLimit } = policy;
+  const { onStoreFailure, maxStoreWaitUs, onLimit, sharedWith } = policy;
   const store = storeOf(policy, limits);
   let holdsSlots = false;
   for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
@@ -248,6 +250,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   let name = `${mode} ${priority} ${onMissingKey} ${cost} ${scope} ${consistency} ${onStoreFailure} ${maxStoreWaitUs} `;
   name += `${store} ${holdsSlots} ${conditional} ${fastPath} `;
   if (costSource !== undefined) name += textOfValue(costSource);
+  if (sharedWith !== undefined) name += textOfValue(sharedWith);
   for (const part of key) name += textOfValue(keyPartText(part));
   name += textOfOnLimit(onLimit);
   // A closure is made only where it is called: LuaJIT compiles no code that makes one.
@@ -272,6 +275,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
     };
     if (consistency !== undefined) made.consistency = consistency;
     if (maxStoreWaitUs !== undefined) made.maxStoreWaitUs = maxStoreWaitUs;
+    if (sharedWith !== undefined) made.sharedWith = sharedWith;
     return made;
   });
 }

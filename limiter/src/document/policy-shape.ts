@@ -21,6 +21,7 @@ export const most = {
   paths: 256,
   headers: 16,
   windows: 100,
+  sharedWith: 100,
 };
 
 export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
@@ -362,6 +363,10 @@ export const policyShape: Shape & { kind: "record" } = {
     onLimit: {
       shape: onLimitShape,
       description: "What happens to a request over the limit.",
+    },
+    sharedWith: {
+      shape: { kind: "list", of: name, minItems: 1, maxItems: most.sharedWith },
+      description: "Other apps whose callers may check and charge this policy, as APP/POLICY.",
     },
     overrides: {
       shape: { kind: "list", of: override, minItems: 0, maxItems: most.overrides },

@@ -37,6 +37,8 @@ export interface Policy {
    */
   readonly maxStoreWaitUs?: number;
   readonly onLimit: OnLimit;
+  /** Other apps whose callers may check and charge it. Absent: none. */
+  readonly sharedWith?: readonly string[];
   /** The first override whose key matches applies instead. Undefined: none. */
   readonly overrides: readonly Override[] | undefined;
   /** Undefined: nobody. */

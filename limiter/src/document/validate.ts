@@ -616,7 +616,8 @@ function policyFrom(document: Json): Policy {
     schedule: scheduleFrom(document["schedule"] as Json | undefined),
   };
   if (document["consistency"] === "leased") policy.consistency = "leased";
-  const { maxStoreWait } = document;
+  const { maxStoreWait, sharedWith } = document;
+  if (sharedWith !== undefined) policy.sharedWith = sharedWith as string[];
   if (maxStoreWait !== undefined) policy.maxStoreWaitUs = parseDuration(maxStoreWait as string) as number;
   return policy;
 }

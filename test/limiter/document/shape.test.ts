@@ -62,6 +62,7 @@ describe("the policy's shape", () => {
       "onLimit.response.body",
       "onLimit.response.headers",
       "onLimit.header",
+      "sharedWith",
       "overrides",
       "overrides[].key!",
       "overrides[].limits",

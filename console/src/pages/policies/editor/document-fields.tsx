@@ -26,6 +26,7 @@ type FieldName =
   | "cost"
   | "headers"
   | "priority"
+  | "sharedWith"
   | "exemptAddresses"
   | "exemptKeys"
   | "timezone"

@@ -1,4 +1,4 @@
-// What few policies need: headers that are matched, priority, who is exempt, other limits for some keys, and a schedule.
+// What few policies need: headers that are matched, priority, apps that share it, who is exempt, other limits for some keys, and a schedule.
 
 import { useTranslations } from "use-intl";
 import { modes } from "../policy-filter.ts";
@@ -12,7 +12,9 @@ export function MoreFields({ draft, change }: FormProps) {
   const { document } = draft;
   const overrides = Array.isArray(document?.["overrides"]) ? (document["overrides"] as Json[]) : [];
   const limits = Array.isArray(document?.["limits"]) ? (document["limits"] as Json[]) : [];
-  const isUsed = ["overrides", "exempt", "schedule", "priority"].some((name) => document?.[name] !== undefined);
+  const isUsed = ["overrides", "exempt", "schedule", "priority", "sharedWith"].some(
+    (name) => document?.[name] !== undefined,
+  );
   const hasKey = Array.isArray(document?.["key"]) && document["key"].length > 0;
   return (
     <details open={isUsed}>
@@ -20,6 +22,7 @@ export function MoreFields({ draft, change }: FormProps) {
       <div className="fields">
         <Written {...form} at="match.headers" word="headers" textOf={textOfHeaders} read={headersOf} />
         <Units {...form} at="priority" />
+        <Lines {...form} at="sharedWith" />
         <Lines {...form} at="exempt.cidrs" word="exemptAddresses" />
         {hasKey ? <Written {...form} at="exempt.keys" word="exemptKeys" textOf={textOfKeys} read={keysOf} /> : null}
         <Text {...form} at="schedule.timezone" />
