@@ -1,10 +1,12 @@
 import fc from "fast-check";
 import { parseList } from "structured-headers";
 import { describe, expect, test } from "vitest";
-import { type Decision, emptyDecision, never } from "../../limiter/src/algorithms/decision.ts";
+import { type Decision, emptyDecision, endless, never } from "../../limiter/src/algorithms/decision.ts";
 import { rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import {
+  isEndless,
+  quotaExceededDetail,
   rateLimitItem,
   rateLimitPolicyItem,
   retryAfterSeconds,
@@ -135,4 +137,34 @@ describe("Retry-After", () => {
 
 test("whole seconds are rounded up to the µs", () => {
   expect([0, 1, 999_999, 1_000_000, 1_000_001].map(wholeSeconds)).toEqual([0, 1, 1, 1, 2]);
+});
+
+describe("a lifetime", () => {
+  const rate = rateOf({ algorithm: "fixed-window", quota: 500, windowUs: endless, burst: 500, precisionUs: 0 });
+
+  test("has no time in the headers", () => {
+    expect(rateLimitPolicyItem("trial", rate)).toBe('"trial";q=500');
+    expect(rateLimitItem("trial", "3", undefined)).toBe('"trial";r=3');
+    expect(rateLimitItem("trial", "3", "7")).toBe('"trial";r=3;t=7');
+  });
+
+  test("is known by the time that is left of it, also when some has passed", () => {
+    expect([endless, endless / 2].map((resetAfterUs) => isEndless({ resetAfterUs }))).toEqual([true, true]);
+    expect([0, 366 * day, endless / 2 - 1].map((resetAfterUs) => isEndless({ resetAfterUs }))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+
+  test("is refused with its reason, and other limits with theirs", () => {
+    const refused = (fields: Partial<Decision>) => quotaExceededDetail(decisionOf({ allowed: false, ...fields }));
+    expect(refused({ retryAfterUs: never, resetAfterUs: endless })).toBe(
+      "The limit has no units left for this request, and none come back by themselves.",
+    );
+    expect(refused({ retryAfterUs: never, resetAfterUs: 60 * second })).toBe(
+      "The request costs more than its limit ever holds.",
+    );
+    expect(refused({ retryAfterUs: 1, resetAfterUs: 60 * second })).toBe("Try again in 1 s.");
+  });
 });

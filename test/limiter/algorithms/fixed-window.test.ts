@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { never } from "../../../limiter/src/algorithms/decision.ts";
-import { fixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
+import { endless, never } from "../../../limiter/src/algorithms/decision.ts";
+import { fixedWindow, lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { Counter, day, hour, maxUnits, minute, ms, second } from "./counter.ts";
 
@@ -193,5 +193,28 @@ describe("a clock that steps", () => {
     expect(counter.allowedOf(4, borderUs + 365 * day)).toBe(4);
     expect(counter.allowedOf(6, borderUs)).toBe(1);
     expect(counter.allowedOf(6, borderUs + minute)).toBe(5);
+  });
+});
+
+describe("a lifetime", () => {
+  test("admits its quota once, whatever time passes or steps back, and no wait helps", () => {
+    const counter = new Counter(fixedWindow(3, lifetimeWindowUs));
+    expect(counter.ask(borderUs)).toMatchObject({
+      allowed: true,
+      remaining: 2,
+      retryAfterUs: 0,
+      resetAfterUs: endless,
+    });
+    expect(counter.allowedOf(3, borderUs + 30 * 366 * day)).toBe(2);
+    const refused = { allowed: false, remaining: 0, retryAfterUs: never, resetAfterUs: endless };
+    for (const atUs of [borderUs, borderUs + 50 * 366 * day, 0]) expect(counter.ask(atUs)).toMatchObject(refused);
+    expect(counter.head).toEqual({ atUs: 0, count: 3 });
+  });
+
+  test("refuses at once what costs more than is left, and charges nothing for it", () => {
+    const counter = new Counter(fixedWindow(3, lifetimeWindowUs));
+    counter.ask(borderUs, 2);
+    expect(counter.ask(borderUs, 2)).toMatchObject({ allowed: false, remaining: 1, retryAfterUs: never });
+    expect(counter.ask(borderUs, 1)).toMatchObject({ allowed: true, remaining: 0 });
   });
 });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { policyFrom } from "../policies.ts";
@@ -24,6 +25,12 @@ function storedKey({ app, policy, limit, algorithm, windowUs, precisionUs, value
 }
 
 describe("a stored key", () => {
+  test("has the word lifetime for a window without end", () => {
+    const limit = { name: "trial", algorithm: "fixed-window", quota: 1, burst: 1, precisionUs: 0 } as const;
+    expect(counterSuffix({ ...limit, windowUs: lifetimeWindowUs })).toBe("}:trial:fixed-window:lifetime");
+    expect(counterSuffix({ ...limit, windowUs: 31_622_400_000_000 })).toBe("}:trial:fixed-window:31622400000000");
+  });
+
   test("contains the format version, app, policy, values, limit, algorithm and window", () => {
     const place = {
       app: "shop",

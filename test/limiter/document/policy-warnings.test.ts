@@ -27,6 +27,12 @@ describe("a warning about a setting without effect", () => {
     ]);
   });
 
+  it("names how long a node would wait for Redis, which it never asks", () => {
+    expect(warningsOf(policyNamed("p", { limits: [fast], maxStoreWait: "50ms" }))).toEqual([
+      { path: "maxStoreWait", expected: "nothing, or scope cluster: a node waits for nobody", got: '"50ms"' },
+    ]);
+  });
+
   it.each([
     [{ ...fast, burst: 199 }, "burst", `at least 200, what refills in 500ms${inVain}`, "199"],
     [{ algorithm: "fixed-window", quota: 9, window: "499ms" }, "window", `at least 500ms${inVain}`, "499ms"],
