@@ -156,8 +156,17 @@ it("undo of a roll-back does not undo what others did since", async () => {
   const { page } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken, "/history");
   await page.getByRole("group", { name: "History" }).getByRole("row").nth(1).getByRole("link").click();
+  const late = Promise.withResolvers<void>();
+  await page.route("**/rollback?dryRun=true", async (route) => {
+    await late.promise;
+    await route.continue();
+  });
   await page.getByRole("button", { name: "Undo this change of back" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Roll back" }).click();
+  const rollBack = page.getByRole("dialog").getByRole("button", { name: "Roll back" });
+  // What it will do is not on the page yet.
+  expect(await rollBack.isDisabled()).toBe(true);
+  late.resolve();
+  await rollBack.click();
   await page.getByText("Rolled back by revision").waitFor();
   await system.put(policy("back", 3));
   await page.getByRole("button", { name: "Undo", exact: true }).click();

@@ -51,12 +51,14 @@ export function Dialog({
  * Asks before something is done that cannot be taken back, or that reaches traffic. `children` say what it will do.
  *
  * @param props.act rejects with what went wrong, which the dialog shows; it closes when this is done, unless it resolves with false
+ * @param props.isReady whether what it will do is on the page: before that, one cannot agree
  * @param props.isChanged whether somebody has typed something, which is not lost without a question
  */
 export function Confirmation({
   title,
   action,
   destructive = false,
+  isReady = true,
   isChanged = false,
   act,
   onClose,
@@ -66,6 +68,7 @@ export function Confirmation({
   /** What the button says. */
   action: string;
   destructive?: boolean;
+  isReady?: boolean;
   isChanged?: boolean;
   act: () => Promise<unknown>;
   onClose: () => void;
@@ -94,7 +97,12 @@ export function Confirmation({
         <button type="button" disabled={isActing} onClick={onClose}>
           {t("cancel")}
         </button>
-        <button type="button" className={destructive ? "danger" : "main"} disabled={isActing} onClick={() => void go()}>
+        <button
+          type="button"
+          className={destructive ? "danger" : "main"}
+          disabled={isActing || !isReady}
+          onClick={() => void go()}
+        >
           {action}
         </button>
       </div>

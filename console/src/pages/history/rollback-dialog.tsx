@@ -63,6 +63,7 @@ export function RollbackDialog({ target, onClose }: { target: Target; onClose: (
       title={t("rollbackTitle", { what: target.policy ?? target.app, revision: String(target.to) })}
       action={t("rollBack")}
       destructive
+      isReady={rehearsal.data !== undefined}
       act={act}
       onClose={onClose}
     >
