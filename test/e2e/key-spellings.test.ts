@@ -33,6 +33,8 @@ beforeAll(async () => {
       counting("cookie", { key: ["cookie:sid"] }),
       counting("bearer", { key: ["jwt:sub"] }),
       counting("query", { key: ["query:user"] }),
+      counting("form", { key: ["form:user"] }),
+      counting("account", { key: ["form:account"] }),
       counting("header", { key: ["header:x-user"] }),
       counting("credential", { key: ["header:authorization"] }),
       counting("pair", { key: ["ip", "header:x-user"] }),
@@ -44,16 +46,24 @@ beforeAll(async () => {
 });
 afterAll(() => gateway?.stop());
 
-async function send(target: string, lines: readonly string[]): Promise<string> {
+async function send(target: string, lines: readonly string[], method = "GET", body = ""): Promise<string> {
   const socket = connect(Number(new URL(gateway.url).port), "127.0.0.1");
-  const head = [`GET ${target} HTTP/1.1`, "Host: x", "Connection: close", ...lines, "", ""].join("\r\n");
-  socket.write(Buffer.from(head, "latin1"));
+  const head = [`${method} ${target} HTTP/1.1`, "Host: x", "Connection: close", ...lines, "", ""].join("\r\n");
+  socket.write(Buffer.from(head + body, "latin1"));
   return text(socket);
 }
 
 /** @returns how many requests with this one's key were counted, this one included; the status if it was refused */
 async function countOf(target: string, ...lines: string[]): Promise<number | string | undefined> {
-  const answer = await send(target, lines);
+  return countIn(await send(target, lines));
+}
+
+/** @returns the same of a form */
+async function countOfForm(target: string, body: string, type: string): Promise<number | string | undefined> {
+  return countIn(await send(target, [`Content-Type: ${type}`, `Content-Length: ${body.length}`], "POST", body));
+}
+
+function countIn(answer: string): number | string | undefined {
   const remaining = /^X-RateLimit-Remaining: (\d+)/im.exec(answer)?.[1];
   return remaining === undefined ? /^HTTP\/1\.1 (\d+)/.exec(answer)?.[1] : quota - Number(remaining);
 }
@@ -103,6 +113,19 @@ describe("one value is one counter in every spelling that the docs have", () => 
 
   it("of an argument", async () => {
     await expectAsDocumented(documentedSpellings("`?`"), (written) => countOf(`/query?${written}`));
+  });
+});
+
+describe("a field of a form", () => {
+  const form = "application/x-www-form-urlencoded";
+
+  it("has one counter in every spelling that the docs have of an argument", async () => {
+    await expectAsDocumented(documentedSpellings("`?`"), (written) => countOfForm("/form", written, form));
+  });
+
+  it("is read from bodies of the types that the docs have", async () => {
+    const types = documentedSpellings("`Content-Type:`");
+    await expectAsDocumented(types, (type) => countOfForm("/account", "account=ann", type));
   });
 });
 

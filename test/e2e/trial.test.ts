@@ -32,6 +32,7 @@ const parts = [
   "header:authorization",
   "cookie:sid",
   "query:user",
+  "form:user",
   "jwt:sub",
   "jwt:org.id",
 ];
@@ -71,6 +72,7 @@ const policies = fc.array(
   { minLength: policiesAtOnce, maxLength: policiesAtOnce },
 );
 
+const form = "application/x-www-form-urlencoded";
 const token = (payload: object) => `x.${Buffer.from(JSON.stringify(payload)).toString("base64url")}.y`;
 const header = <Value>(values: readonly Value[]) => fc.option(fc.constantFrom(...values), { nil: undefined });
 const requests = fc.record({
@@ -111,6 +113,9 @@ const requests = fc.record({
     ["Bearer x"],
   ]),
   cookie: header([["sid=1"], ["a=b; sid=two"], ["sid=1; sid=2"]]),
+  "content-type": header([[form], [form], [`${form}; charset=utf-16`], ["text/plain"]]),
+  "content-encoding": header([["gzip"], ["identity"], ["identity"]]),
+  body: fc.constantFrom("", "user=ann", "user=ann", "a=1&us%65r=a+b", "user=ann&user=ben", "user=%zz", "user"),
 });
 
 let gateway: LoneGateway | undefined;
@@ -134,11 +139,11 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])("random policies, seed %i
     }));
     gateway = await LoneGateway.start({ policies: documents, env: { SLUICE_DEBUG_SECRET: secret } });
     const inOrder = [...documents].sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
-    for (const { method, host, target, ...headers } of fc.sample(requests, { numRuns: requestsOfSet, seed })) {
+    for (const { method, host, target, body, ...headers } of fc.sample(requests, { numRuns: requestsOfSet, seed })) {
       const lines = Object.entries(headers).flatMap(([name, values]) =>
         (values ?? []).map((value) => ({ name, value })),
       );
-      const request: MadeUpRequest = { method, host, target, headers: lines, address: "127.0.0.1" };
+      const request: MadeUpRequest = { method, host, target, headers: lines, body, address: "127.0.0.1" };
       const expected = metBy(inOrder, request);
       expect(await metAt(gateway.url, request), JSON.stringify(request)).toEqual(expected);
     }
@@ -173,9 +178,10 @@ function encoded(values: readonly string[]): string {
   return `${values.length}:${before.join("")}${last}`;
 }
 
-function metAt(url: string, { method, host, target, headers }: MadeUpRequest): Promise<Met[]> {
+function metAt(url: string, { method, host, target, headers, body = "" }: MadeUpRequest): Promise<Met[]> {
   const lines: Record<string, string | string[]> = { host, "x-sluice-debug": secret };
   for (const { name, value } of headers) lines[name] = [...[lines[name] ?? []].flat(), value];
+  if (body !== "") lines["content-length"] = `${body.length}`;
   return new Promise((resolve, reject) => {
     const outgoing = send(url, { method, path: target, headers: lines, agent: false }, (answer) => {
       answer.resume();
@@ -183,7 +189,7 @@ function metAt(url: string, { method, host, target, headers }: MadeUpRequest): P
       resolve(readReport(reported));
     });
     outgoing.on("error", reject);
-    outgoing.end();
+    outgoing.end(body);
   });
 }
 

@@ -5,6 +5,7 @@ local product = require("test.gateway.product")
 
 local parseDuration = product.module("limiter.src.document.duration").parseDuration
 local parseKeyPart = product.module("limiter.src.key.key-part").parseKeyPart
+local formReading = product.module("limiter.src.key.form-type").formReading
 local ipPrefix = product.module("limiter.src.key.ip-prefix").ipPrefix
 local cidr = product.module("limiter.src.key.cidr")
 local keys = product.module("limiter.src.compiled.counter-key")
@@ -110,6 +111,18 @@ describe("in nginx, a key part", function()
     it(cjson.encode(text) .. " is none", function()
       assert.is_nil(parseKeyPart(text))
     end)
+  end
+end)
+
+describe("in nginx, a body", function()
+  local types = product.vectors("form-types")
+  local readings = { forms = true, ambiguous = false }
+  for kind, cases in pairs(types) do
+    for _, case in ipairs(cases) do
+      it(("of %s is among the %s"):format(cjson.encode(case), kind), function()
+        assert.equal(readings[kind], formReading(case.type, case.encoding))
+      end)
+    end
   end
 end)
 

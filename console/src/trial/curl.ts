@@ -3,13 +3,14 @@
 import type { MadeUpRequest } from "./request.ts";
 
 /** @param gateway where it is sent to, like "http://127.0.0.1:8080" */
-export function curlOf({ method, host, target, headers }: MadeUpRequest, gateway: string): string {
+export function curlOf({ method, host, target, headers, body = "" }: MadeUpRequest, gateway: string): string {
   const words = ["curl", "-i"];
   if (method === "HEAD") words.push("-I");
   else if (method !== "GET") words.push("-X", quoted(method));
   words.push("--path-as-is", quoted(gateway.replace(/\/+$/, "") + target));
   if (host !== "") words.push("-H", quoted(`host: ${host}`));
   for (const { name, value } of headers) words.push("-H", quoted(value === "" ? `${name};` : `${name}: ${value}`));
+  if (body !== "") words.push("--data-raw", quoted(body));
   return words.join(" ");
 }
 

@@ -2,11 +2,14 @@
 
 import { authorizationValue, bearerToken } from "@sluice/limiter/key/authorization.ts";
 import { cookieValue } from "@sluice/limiter/key/cookie.ts";
+import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { claimText, payloadOf } from "@sluice/limiter/key/jwt-claim.ts";
 import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
 
 const percent = 37;
+/** As in gateway/src/request/query-value.ts. */
+const mostArguments = 1000;
 
 export interface MadeUpRequest {
   /** In upper case. */
@@ -16,6 +19,8 @@ export interface MadeUpRequest {
   /** As it is written in the request, with its query. */
   readonly target: string;
   readonly headers: readonly Header[];
+  /** Absent: none. */
+  readonly body?: string;
   /** Where the request comes from. */
   readonly address: string;
 }
@@ -84,10 +89,15 @@ function percentDecoded(bytes: Uint8Array): Uint8Array {
 }
 
 /** @returns false: the header has several lines */
-export function headerOf({ headers, host }: MadeUpRequest, name: string): string | undefined | false {
+export function headerOf({ headers, host, body = "" }: MadeUpRequest, name: string): string | undefined | false {
   if (name === "host") return host;
   const [first, ...more] = headers.filter((header) => sameName(header.name, name));
-  return more.length > 0 ? false : first?.value;
+  if (more.length > 0) return false;
+  return first === undefined && name === "content-length" && body !== "" ? `${bytesOf(body)}` : first?.value;
+}
+
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length;
 }
 
 /** nginx treats "_" like "-". */
@@ -125,7 +135,9 @@ function readingOf(
       return cookieValue(lines.join(";"), part.name);
     }
     case "query":
-      return queryValue(request.target, part.name);
+      return argumentOf(queryOf(request), part.name);
+    case "form":
+      return fieldOf(request, part.name);
     default:
       return claimOf(request, part.name);
   }
@@ -136,11 +148,28 @@ function authorization(request: MadeUpRequest): string | undefined | false {
   return value === undefined || value === false ? value : authorizationValue(value);
 }
 
+function queryOf({ target }: MadeUpRequest): string {
+  return /\?([^#]*)/.exec(target)?.[1] ?? "";
+}
+
+/** A field of the form in the body; an argument of its name must not have another value. */
+function fieldOf(request: MadeUpRequest, name: string): string | undefined | false {
+  const { body = "" } = request;
+  const form = formReading(headerOf(request, "content-type"), headerOf(request, "content-encoding"));
+  if (form !== true) return form;
+  if (body === "" || bytesOf(body) > mostFormBytes) return undefined;
+  const value = argumentOf(body, name);
+  if (value === undefined || value === false) return value;
+  const argument = argumentOf(queryOf(request), name);
+  return argument === undefined || argument === value ? value : false;
+}
+
 /** Different values of one name, ";" in an argument of that name, and broken encodings are read differently by servers. */
-function queryValue(target: string, name: string): string | undefined | false {
-  const query = /\?([^#]*)/.exec(target)?.[1] ?? "";
+function argumentOf(query: string, name: string): string | undefined | false {
   let value: string | undefined;
-  for (const argument of query.split("&")) {
+  const all = query.split("&", mostArguments + 1);
+  if (all.length > mostArguments) return false;
+  for (const argument of all) {
     const parts = argument.split(";").map((part) => part.split("=", 1)[0] ?? "");
     if (argument.includes(";")) {
       if (parts.some((part) => decoded(part) === name) || decoded(argument.split("=", 1)[0] ?? "") === name)

@@ -30,6 +30,8 @@ export function evaluate(
   for (const candidate of policies) {
     if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
     unsetMark(candidate, marks);
+    // The client may go away before it has sent its body.
+    if (candidate.policy.readsForm && outcome.charges.length > 0) keepUndecided(outcome.charges);
     const applicability = readApplicability(candidate, applied);
     if (applicability !== "applies") {
       if (explanation !== undefined) explain(explanation, candidate, undefined, applicability);

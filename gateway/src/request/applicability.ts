@@ -15,6 +15,7 @@ import { isWithin } from "../../../limiter/src/key/networks.ts";
 import { weakTable } from "../runtime/tables.ts";
 import { currentState } from "../snapshot/current.ts";
 import { pricedPolicy } from "./costs.ts";
+import { readFormBody } from "./form-value.ts";
 import { rawKeyValues, readKeyValues } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
@@ -49,10 +50,11 @@ interface ScheduleState {
 
 const scheduleStates = weakTable<CompiledSchedule, ScheduleState>();
 
-/** Decides from the attributes of the current request. */
+/** Decides from the attributes of the current request. Yields if the policy reads a form. */
 export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
   if (before !== "applies") return before;
+  if (policy.policy.readsForm) readFormBody();
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";

@@ -8,6 +8,7 @@ import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
 import { cjson } from "../runtime/lua-modules.ts";
+import { formValue } from "./form-value.ts";
 import { queryValue } from "./query-value.ts";
 import { readHeader } from "./request-headers.ts";
 
@@ -55,6 +56,7 @@ function readPart(part: KeyPart): Reading {
   if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
   if (source === "query") return queryValue(ngx.var["args"] ?? "", part.name);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
+  if (source === "form") return formValue(part.name);
   if (source === "var") return ngx.var[part.name];
   if (source === "const") return part.name;
   if (source === "path") return ngx.var["uri"];

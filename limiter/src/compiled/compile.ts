@@ -14,7 +14,7 @@ import {
   type ZoneTransition,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
-import { keyPartText } from "../key/key-part.ts";
+import { keyPartText, readsForm } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { leaseParameters } from "../lease/holder.ts";
@@ -90,6 +90,8 @@ export interface Terms
   readonly holdsSlots: boolean;
   /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
+  /** The request's body is read before its key. Absent: it is not. */
+  readonly readsForm?: true;
   /** Where its counters are. */
   readonly store: StoreName;
   /** False: every candidate request meets the policy. */
@@ -244,8 +246,8 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   const store = storeOf(policy, limits);
   let holdsSlots = false;
   for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
-  const fastPath =
-    !conditional && !hasBans && !hasConditions(policy) && mode === "enforce" && onLimit.action === "reject";
+  const isPlain = !hasBans && !hasConditions(policy) && !readsForm(key);
+  const fastPath = !conditional && isPlain && mode === "enforce" && onLimit.action === "reject";
   // The texts in the middle contain no spaces.
   let name = `${mode} ${priority} ${onMissingKey} ${cost} ${scope} ${consistency} ${onStoreFailure} ${maxStoreWaitUs} `;
   name += `${store} ${holdsSlots} ${conditional} ${fastPath} `;
@@ -273,6 +275,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
       conditional,
       fastPath,
     };
+    if (readsForm(key)) made.readsForm = true;
     if (consistency !== undefined) made.consistency = consistency;
     if (maxStoreWaitUs !== undefined) made.maxStoreWaitUs = maxStoreWaitUs;
     if (sharedWith !== undefined) made.sharedWith = sharedWith;

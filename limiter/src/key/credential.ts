@@ -2,7 +2,7 @@
 
 import type { KeyPart } from "./key-part.ts";
 
-/** Lower-case words in names of headers, arguments, claims and variables. An nginx variable has the name of its header or cookie in it. */
+/** Lower-case words in names of headers, arguments, form fields, claims and variables. An nginx variable has the name of its header or cookie in it. */
 const words = [
   "auth",
   "key",
@@ -21,8 +21,7 @@ const wholeNames = ["sid", "sig"];
 
 export function holdsCredential(part: KeyPart): boolean {
   if (part.source === "cookie") return true;
-  if (part.source !== "header" && part.source !== "query" && part.source !== "jwt" && part.source !== "var")
-    return false;
+  if (!("name" in part) || part.source === "const") return false;
   const name = part.name.toLowerCase();
   for (const word of words) {
     if (name.indexOf(word) >= 0) return true;

@@ -4,7 +4,7 @@ import { byteLength } from "../basics/byte-length.ts";
 
 export type KeyPart =
   | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }
-  | { readonly source: "header" | "cookie" | "query" | "jwt" | "var" | "const"; readonly name: string }
+  | { readonly source: "header" | "cookie" | "query" | "form" | "jwt" | "var" | "const"; readonly name: string }
   | { readonly source: "path" | "host" | "method" };
 
 /**
@@ -14,7 +14,7 @@ export type KeyPart =
 export type Reading = string | undefined | false;
 
 export const keyPartGrammar =
-  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"';
+  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "form:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"';
 
 const maxNameBytes = 256;
 
@@ -29,10 +29,16 @@ export function parseKeyPart(text: string): KeyPart | undefined {
   const name = text.slice(colon + 1);
   if (name === "" || byteLength(name) > maxNameBytes) return undefined;
   if (source === "const") return { source, name };
-  if (source === "query" || source === "cookie" || source === "jwt") return { source, name };
+  if (source === "query" || source === "form" || source === "cookie" || source === "jwt") return { source, name };
   if (source === "header") return isToken(name) ? { source, name: name.toLowerCase() } : undefined;
   if (source === "var") return isVariableName(name) ? { source, name } : undefined;
   return undefined;
+}
+
+/** Returns whether the request's body has to be there before the key can be read. */
+export function readsForm(key: readonly KeyPart[]): boolean {
+  for (const { source } of key) if (source === "form") return true;
+  return false;
 }
 
 /** Returns the part as a policy may have it: parts that read alike have the same text. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { parseKeyPart } from "../../../limiter/src/key/key-part.ts";
+import { type KeyPart, keyPartText, parseKeyPart, readsForm } from "../../../limiter/src/key/key-part.ts";
 import { readVectors } from "../../parity/vectors.ts";
 
 describe("a key part", () => {
@@ -27,11 +27,27 @@ describe("a key part", () => {
   });
 
   test("may have a name of 256 bytes and no more", () => {
-    for (const source of ["header", "cookie", "query", "jwt", "var", "const"]) {
+    for (const source of ["header", "cookie", "query", "form", "jwt", "var", "const"]) {
       expect(parseKeyPart(`${source}:${"a".repeat(256)}`)).toEqual({ source, name: "a".repeat(256) });
       expect(parseKeyPart(`${source}:${"a".repeat(257)}`)).toBeUndefined();
     }
     expect(parseKeyPart(`const:${"é".repeat(128)}`)).toEqual({ source: "const", name: "é".repeat(128) });
     expect(parseKeyPart(`const:${"é".repeat(129)}`)).toBeUndefined();
+  });
+
+  test("is written as the policy has it", () => {
+    for (const { text, part } of readVectors("key-parts").valid) {
+      expect(parseKeyPart(keyPartText(part as KeyPart)), text).toEqual(part);
+    }
+  });
+});
+
+describe("a key reads a form", () => {
+  const reads = (...texts: string[]) => readsForm(texts.map((text) => parseKeyPart(text) as KeyPart));
+  test("if any of its parts does", () => {
+    expect(reads()).toBe(false);
+    expect(reads("ip", "query:form", "header:form")).toBe(false);
+    expect(reads("form:account")).toBe(true);
+    expect(reads("ip", "form:account")).toBe(true);
   });
 });

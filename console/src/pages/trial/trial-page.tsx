@@ -11,7 +11,7 @@ import { Field } from "../../parts/field.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { curlOf } from "../../trial/curl.ts";
-import { type MadeUpRequest, normalPath, parseHeaders } from "../../trial/request.ts";
+import { type Header, type MadeUpRequest, normalPath, parseHeaders } from "../../trial/request.ts";
 import { type Trial, tryPolicy } from "../../trial/trial.ts";
 import { CounterAnswer } from "./counter-answer.tsx";
 import { readTrialSearch, type TrialSearch } from "./trial-search.ts";
@@ -33,6 +33,7 @@ export function TrialPage() {
   const navigate = route.useNavigate();
   const app = useChosenApp(search.app);
   const [headers, setHeaders] = useState("");
+  const [form, setForm] = useState("");
   const [gateway, setGateway] = useState("http://127.0.0.1:8080");
   const change = (to: TrialSearch) => void navigate({ search: readTrialSearch({ ...search, ...to }), replace: true });
   const { method = "GET", host = "", path = "/", address = "203.0.113.7" } = search;
@@ -42,7 +43,8 @@ export function TrialPage() {
     method,
     host: host.toLowerCase(),
     target: path,
-    headers: "wrong" in parsed ? [] : parsed,
+    headers: withFormType("wrong" in parsed ? [] : parsed, form),
+    body: form,
     address,
   };
   const isPathValid = normalPath(path) !== undefined;
@@ -101,6 +103,17 @@ export function TrialPage() {
             />
           )}
         </Field>
+        <Field label={t("form")} help={t("formHelp")}>
+          {(input) => (
+            <input
+              {...input}
+              className="code"
+              value={form}
+              spellCheck={false}
+              onChange={(e) => setForm(e.target.value)}
+            />
+          )}
+        </Field>
       </section>
       {app === undefined ? <Loading /> : <Result key={app} app={app} request={isPathValid ? request : undefined} />}
       <section className="card" aria-label={t("curl")}>
@@ -115,6 +128,12 @@ export function TrialPage() {
       </section>
     </>
   );
+}
+
+/** As browsers send a form. */
+function withFormType(headers: readonly Header[], form: string): readonly Header[] {
+  if (form === "" || headers.some(({ name }) => name === "content-type")) return headers;
+  return [...headers, { name: "content-type", value: "application/x-www-form-urlencoded" }];
 }
 
 function Result({ app, request }: { app: string; request: MadeUpRequest | undefined }) {
