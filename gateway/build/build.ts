@@ -38,7 +38,8 @@ const redisScripts: readonly RedisScript[] = [
   { name: "charge_deferred", file: "src/redis-scripts/charge-deferred.ts", function: "chargeDeferredCounters" },
   { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
-  ...algorithms.map((algorithm) => ({
+  // A window of the calendar is written as a fixed-window, and has an algorithm of its own.
+  ...[...algorithms, "calendar-window"].map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
     file: "src/redis-scripts/charge-batch.ts",
     function: "chargeBatch",

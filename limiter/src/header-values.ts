@@ -7,12 +7,12 @@ import { maxExact } from "./algorithms/wide-multiply.ts";
 
 /**
  * Returns one item of `RateLimit-Policy`: `"burst";q=10;w=5`. Here w is how long the capacity takes to come back, in whole
- * seconds. A lifetime's total has no w. Slots have no window, but a unit that the draft defines: `"uploads";q=3;qu="concurrent-requests"`.
+ * seconds. A lifetime's total has no w, nor have windows of the calendar, which differ in length. Slots have no window, but a unit that the draft defines: `"uploads";q=3;qu="concurrent-requests"`.
  */
 export function rateLimitPolicyItem(name: string, rate: Rate): string {
   const quota = `"${name}";q=${capacity(rate)}`;
   if (rate.algorithm === "concurrency") return `${quota};qu="concurrent-requests"`;
-  if (rate.windowUs === endless) return quota;
+  if (rate.windowUs === endless || rate.algorithm === "calendar-window") return quota;
   const isBucket = rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket";
   return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }

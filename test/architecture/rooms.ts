@@ -220,7 +220,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/templates",
     "control-plane/src/zones",
   ],
-  "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates"],
+  "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates", "control-plane/src/zones"],
   "control-plane/src/plugins": [
     "control-plane/src/activity",
     "control-plane/src/bodies",

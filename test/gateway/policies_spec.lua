@@ -171,6 +171,32 @@ describe("in nginx, a counter's stored key", function()
   end
 end)
 
+describe("in nginx, windows of the calendar are those around", function()
+  local calendars = product.module("limiter.src.document.calendar")
+
+  local function us(text)
+    local year, month, day, hour, minute, second = text:match("^(%d+)-(%d+)-(%d+)T(%d+):(%d+):(%d+)Z$")
+    -- Days since 1970, counted from 1 March, so that a leap day is the last of its year.
+    local years = month + 0 < 3 and year - 1 or year + 0
+    local months = (month + 9) % 12
+    local days = 365 * years + math.floor(years / 4) - math.floor(years / 100) + math.floor(years / 400)
+    days = days + math.floor((153 * months + 2) / 5) + day - 719469
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000000
+  end
+
+  for _, case in ipairs(product.vectors("calendar-windows").cases) do
+    it(case.note, function()
+      local window = {}
+      calendars.followCalendar({ unit = case.unit, anchor = case.anchor }, case.transitions, window, us(case.at))
+      local expected = {}
+      for i, moment in ipairs(case.moments) do
+        expected[i] = us(moment)
+      end
+      assert.same(expected, { window.previousUs, window.startUs, window.endUs, window.nextEndUs })
+    end)
+  end
+end)
+
 describe("in nginx, a policy document", function()
   local documents = product.vectors("policy-documents")
   for _, case in ipairs(documents.valid) do

@@ -1,11 +1,12 @@
 // Plays traces on counters in memory: in Node, in the browser, and in Lua with the modules that nginx runs.
 
+import { calendarWindow, followWindow } from "../../limiter/src/algorithms/calendar-window.ts";
 import { admitsAll, type Counter, chargeAll } from "../../limiter/src/algorithms/charge-all.ts";
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
 import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { describe, keepsEntries, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
-import { entriesOf, numbersReported, type Player, type TraceLimit } from "./trace.ts";
+import { describe, keepsEntries, type Rate, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
+import { entriesOf, momentsAround, numbersReported, type Player, type TraceLimit } from "./trace.ts";
 
 interface Kept extends MemoryCounter, Counter {
   before: number[];
@@ -15,9 +16,10 @@ export function memoryPlayer(): Player {
   let counters: Kept[] = [];
   const decision = emptyDecision();
 
-  function prepare(cost: number): void {
+  function prepare(cost: number, nowUs: number): void {
     for (const counter of counters) {
       counter.cost = cost;
+      if (counter.rate.algorithm === "calendar-window") followWindow(counter.rate, nowUs);
       if (!keepsEntries(counter.rate)) continue;
       const { before } = counter;
       before[0] = counter.atUs;
@@ -58,16 +60,16 @@ export function memoryPlayer(): Player {
       counters = [];
       for (const limit of limits) {
         const counter = memoryCounter() as Kept;
-        counter.rate = rateOf(limit);
+        counter.rate = rateFor(limit);
         counter.before = [];
         counters.push(counter);
       }
     },
     edit: (limits) => {
-      for (let i = 0; i < counters.length; i++) (counters[i] as Kept).rate = rateOf(limits[i] as TraceLimit);
+      for (let i = 0; i < counters.length; i++) (counters[i] as Kept).rate = rateFor(limits[i] as TraceLimit);
     },
     ask: (nowUs, cost, reportedNumbers) => {
-      prepare(cost);
+      prepare(cost, nowUs);
       const allowed = chargeAll(counters, counters.length, memoryRing, nowUs);
       for (let i = 0; i < counters.length; i++) {
         const counter = counters[i] as Kept;
@@ -77,7 +79,7 @@ export function memoryPlayer(): Player {
       return allowed;
     },
     peek: (nowUs, cost, reportedNumbers) => {
-      prepare(cost);
+      prepare(cost, nowUs);
       for (let i = 0; i < counters.length; i++) {
         const counter = counters[i] as Kept;
         const { atUs, count } = counter;
@@ -109,4 +111,16 @@ export function memoryPlayer(): Player {
       if (keepsEntries(counter.rate)) entriesOf(counter.rate.tickUs, counter, memoryRing, into);
     },
   };
+}
+
+function rateFor(limit: TraceLimit): Rate {
+  const { algorithm, quota, windowUs } = limit;
+  if (algorithm !== "calendar-window") return rateOf({ ...limit, algorithm });
+  return calendarWindow(quota, windowUs, (window, nowUs) => {
+    const [previousUs, startUs, endUs, nextEndUs] = momentsAround(windowUs, nowUs);
+    window.previousUs = previousUs;
+    window.startUs = startUs;
+    window.endUs = endUs;
+    window.nextEndUs = nextEndUs;
+  });
 }

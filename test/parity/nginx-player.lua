@@ -21,6 +21,7 @@ end
 local store = product.module("gateway.src.stores.node.node-counters")
 local cells = product.module("gateway.src.stores.node.counter-cells")
 local rates = product.module("limiter.src.algorithms.rate")
+local calendars = product.module("limiter.src.algorithms.calendar-window")
 local decision = product.module("limiter.src.algorithms.decision").emptyDecision()
 
 return function(trace)
@@ -29,6 +30,18 @@ return function(trace)
   local chargedAt = {}
   local begun = 0
   local player = {}
+
+  local function follow(window, nowUs)
+    local moments = trace.momentsAround(window.windowUs, nowUs)
+    window.previousUs, window.startUs, window.endUs, window.nextEndUs = moments[1], moments[2], moments[3], moments[4]
+  end
+
+  local function rateOf(limit)
+    if limit.algorithm == "calendar-window" then
+      return calendars.calendarWindow(limit.quota, limit.windowUs, follow)
+    end
+    return rates.rateOf(limit)
+  end
 
   local function load(limit, cost)
     local counter = cells.newCellCounter()
@@ -53,7 +66,7 @@ return function(trace)
   function player.edit(newLimits)
     limits = {}
     for i, limit in ipairs(newLimits) do
-      limits[i] = { name = "limit", rate = rates.rateOf(limit), counterFamily = "family" .. i }
+      limits[i] = { name = "limit", rate = rateOf(limit), counterFamily = "family" .. i }
     end
     policy.limits = limits
   end

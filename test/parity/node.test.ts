@@ -1,8 +1,10 @@
 // Tests policies and keys in Node by the vectors; test/gateway/policies_spec.lua does the same in nginx's Lua.
 
 import { describe, expect, test } from "vitest";
+import { calendarWindow, followWindow } from "../../limiter/src/algorithms/calendar-window.ts";
 import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
+import { followCalendar, longestWindowUs } from "../../limiter/src/document/calendar.ts";
 import type { Policy } from "../../limiter/src/document/policy.ts";
 import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import { candidates, indexPolicies, meets } from "../../limiter/src/index/policy-index.ts";
@@ -17,6 +19,20 @@ describe("in Node, a counter's stored key", () => {
       const encoded = encodeKeyValues(values, values.length, sha1);
       const suffix = counterSuffix(limitOf({ quota: 1, ...limit }, limit.name));
       expect(counterPrefix(app, policy) + encoded + suffix).toBe(key);
+    });
+  }
+});
+
+describe("in Node, windows of the calendar are those around", () => {
+  for (const { note, unit, anchor, transitions, at, moments } of readVectors("calendar-windows").cases) {
+    test(note, () => {
+      const calendar = { unit, anchor, timezone: "any" };
+      const window = calendarWindow(1, longestWindowUs(calendar), (one, nowUs) =>
+        followCalendar(calendar, transitions, one, nowUs),
+      );
+      followWindow(window, Date.parse(at) * 1000);
+      const { previousUs, startUs, endUs, nextEndUs } = window;
+      expect([previousUs, startUs, endUs, nextEndUs]).toEqual(moments.map((moment) => Date.parse(moment) * 1000));
     });
   }
 });

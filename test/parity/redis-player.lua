@@ -59,6 +59,20 @@ return function(redis, trace)
     end
   end
 
+  -- A gateway tells the scripts where the windows of a calendar are, in place of a burst.
+  local function tellMoments(nowUs)
+    for i, limit in ipairs(limits) do
+      if limit.algorithm == "calendar-window" then
+        local moments = trace.momentsAround(limit.windowUs, nowUs)
+        for k = 1, 4 do
+          moments[k] = whole(moments[k])
+        end
+        texts[i][4] = table.concat(moments, " ")
+        chargeArgv[chargeName == "charge" and i * 5 - 1 or 3] = texts[i][4]
+      end
+    end
+  end
+
   local player = {}
 
   function player.begin(newLimits)
@@ -76,6 +90,7 @@ return function(redis, trace)
 
   function player.ask(nowUs, cost, reported)
     redis.nowUs = nowUs
+    tellMoments(nowUs)
     local costText = whole(cost)
     if chargeName ~= "charge" then
       chargeArgv[4] = costText
@@ -97,6 +112,7 @@ return function(redis, trace)
 
   function player.peek(nowUs, cost, reported)
     redis.nowUs = nowUs
+    tellMoments(nowUs)
     for i, text in ipairs(texts) do
       local reply = redis.run("peek", { keys[i] }, { text[1], text[2], text[3], text[4], whole(cost) })
       for k = 1, 5 do
@@ -108,6 +124,7 @@ return function(redis, trace)
 
   function player.refund(nowUs, cost, moments)
     redis.nowUs = nowUs
+    tellMoments(nowUs)
     local argv = {}
     for i, text in ipairs(texts) do
       for k = 1, 4 do

@@ -12,7 +12,9 @@
 //   4 edit     which limit, its new quota, its new burst
 
 import type { CounterState, Ring } from "../../limiter/src/algorithms/counter-state.ts";
-import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
+import type { Rate } from "../../limiter/src/algorithms/rate.ts";
+
+type Algorithm = Rate["algorithm"];
 
 export interface TraceLimit {
   algorithm: Algorithm;
@@ -51,9 +53,10 @@ export const algorithms: readonly Algorithm[] = [
   "sliding-log",
   "leaky-bucket",
   "concurrency",
+  "calendar-window",
 ];
 /** The family of groups of any algorithms; each other family has one algorithm. */
-export const mixed = 6;
+export const mixed = 7;
 
 export const numbersReported = 6;
 const numbersOfLimit = 4;
@@ -127,6 +130,29 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
     }
   }
   return trace;
+}
+
+/**
+ * Returns the moments around now between which the windows of a calendar-window lie: when the one before the present one began, when the
+ * present one begins and ends, and when the next one ends. No two windows of this calendar are equally long.
+ */
+export function momentsAround(
+  windowUs: number,
+  nowUs: number,
+): [previousUs: number, startUs: number, endUs: number, nextEndUs: number] {
+  let index = Math.floor(nowUs / windowUs);
+  if (beginOf(windowUs, index) > nowUs) index -= 1;
+  return [
+    beginOf(windowUs, index - 1),
+    beginOf(windowUs, index),
+    beginOf(windowUs, index + 1),
+    beginOf(windowUs, index + 2),
+  ];
+}
+
+function beginOf(windowUs: number, index: number): number {
+  const late = (((index + 1009) % 1009) * 7919) % 1000;
+  return Math.max(index * windowUs + Math.floor(windowUs / 2000) * late, 0);
 }
 
 /**

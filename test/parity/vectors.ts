@@ -4,8 +4,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { lifetimeWindowUs } from "../../limiter/src/algorithms/fixed-window.ts";
-import type { Algorithm, Limit } from "../../limiter/src/algorithms/limit.ts";
+import type { Algorithm, CalendarUnit, Limit } from "../../limiter/src/algorithms/limit.ts";
 import { parseDuration } from "../../limiter/src/document/duration.ts";
+import type { ZoneTransition } from "../../limiter/src/document/schedule.ts";
 import type { KeyPart } from "../../limiter/src/key/key-part.ts";
 import { algorithms, ask, edit, numbersReported, refund, renew } from "./trace.ts";
 
@@ -76,6 +77,17 @@ interface VectorFiles extends Record<(typeof vectorFiles)[number], { vectors: Ve
     valid: { text: string; network: string }[];
     invalid: string[];
     addresses: { network: string; within?: string[]; without?: string[] }[];
+  };
+  "calendar-windows": {
+    cases: {
+      note: string;
+      unit: CalendarUnit;
+      anchor: number;
+      transitions: ZoneTransition[];
+      at: string;
+      /** When the window before began, when the present one begins and ends, and when the next one ends. */
+      moments: string[];
+    }[];
   };
   "counter-keys": {
     cases: {

@@ -523,7 +523,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -615,7 +617,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -684,7 +688,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -776,7 +782,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -845,7 +853,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -937,7 +947,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1056,7 +1068,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1148,7 +1162,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1217,7 +1233,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1309,7 +1327,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1466,7 +1486,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1558,7 +1580,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -1627,7 +1651,9 @@ export interface paths {
                             /** @enum {string} */
                             algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                             quota: number;
-                            window?: string | "lifetime";
+                            window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                            timezone?: string;
+                            anchor?: number | string;
                             burst?: number;
                             /**
                              * @example 500ms
@@ -1719,7 +1745,9 @@ export interface paths {
                                 /** @enum {string} */
                                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                                 quota: number;
-                                window?: string | "lifetime";
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
                                 burst?: number;
                                 /**
                                  * @example 500ms
@@ -3611,7 +3639,9 @@ export interface components {
                 /** @enum {string} */
                 algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                 quota: number;
-                window?: string | "lifetime";
+                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                timezone?: string;
+                anchor?: number | string;
                 burst?: number;
                 /**
                  * @example 500ms
@@ -3703,7 +3733,9 @@ export interface components {
                     /** @enum {string} */
                     algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
                     quota: number;
-                    window?: string | "lifetime";
+                    window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                    timezone?: string;
+                    anchor?: number | string;
                     burst?: number;
                     /**
                      * @example 500ms

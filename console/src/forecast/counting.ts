@@ -1,6 +1,7 @@
 // The counters of one key of a policy, in memory, decided and charged as a gateway's own store does it (gateway/src/stores/node): all limits
 // or none. The clock of a simulation never steps back, so what a refusal drops from a counter would be dropped by the next request anyway.
 
+import { followWindow } from "../../../limiter/src/algorithms/calendar-window.ts";
 import { type Counter, chargeAll, newCounter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { renewSlots } from "../../../limiter/src/algorithms/concurrency.ts";
 import { type Decision, emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
@@ -61,6 +62,7 @@ export function decide(
 ): boolean {
   clearMerged(merged);
   const { limits } = policy;
+  for (const { rate } of limits) if (rate.algorithm === "calendar-window") followWindow(rate, nowUs);
   if (policy.policy.deferred) return askWithDebt(policy, counters, debts, nowUs, merged);
   const count = limits.length;
   for (let i = 0; i < count; i++) (counters[i] as Counter).cost = cost;

@@ -4,7 +4,7 @@ import { validatePolicy } from "../../../limiter/src/document/validate.ts";
 import type { Offer } from "./shapes.ts";
 import { trafficOf } from "./shapes.ts";
 import { type Simulation, simulate } from "./simulate.ts";
-import { zoneTransitions } from "./zone-transitions.ts";
+import { zonesFor } from "./zone-transitions.ts";
 
 export interface ForecastRequest {
   /** Documents of policies, as JSON has them. Both are played with the same traffic. */
@@ -35,12 +35,8 @@ export function forecastOf(request: ForecastRequest): ForecastResult {
     if (policy === undefined) return undefined;
     const { startUs, durationSeconds } = offer;
     const fromSeconds = startUs / 1_000_000;
-    const timezone = policy.schedule?.timezone;
     return simulate(policy, traffic, {
-      zones:
-        timezone === undefined
-          ? {}
-          : { [timezone]: zoneTransitions(timezone, fromSeconds, fromSeconds + durationSeconds) },
+      zones: zonesFor(policy, fromSeconds, fromSeconds + durationSeconds),
       durationUs: request.requestMs * 1000,
       responseBytes: request.responseBytes ?? 0,
       fromUs: startUs,

@@ -9,7 +9,7 @@ import { validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { keyPartText } from "@sluice/limiter/key/key-part.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
-import { zoneTransitions } from "../forecast/zone-transitions.ts";
+import { zonesFor } from "../forecast/zone-transitions.ts";
 import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
 
 /** Why a policy does not count a request, in the order in which it is found out. */
@@ -94,16 +94,12 @@ function matchesPath(pattern: string, path: string): boolean {
 
 function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number): Trial {
   const passedBy = (why: Reason, what = "") => ({ outcome: "passed-by", why, what }) as const;
-  const { mode, schedule, key, onMissingKey, costSource } = policy;
+  const { mode, key, onMissingKey, costSource } = policy;
   // A policy in shadow mode refuses nothing.
   const refused = (why: DenialReason, what: string): Trial =>
     mode === "enforce" ? { outcome: "denied", why, what } : passedBy(why, what);
   if (mode === "off") return passedBy("off");
-  const zones =
-    schedule === undefined
-      ? {}
-      : { [schedule.timezone]: zoneTransitions(schedule.timezone, nowSeconds, nowSeconds + 1) };
-  const compiled = compilePolicy("", policy, zones);
+  const compiled = compilePolicy("", policy, zonesFor(policy, nowSeconds, nowSeconds + 1));
   if (compiled.schedule !== undefined && !isOpen(compiled.schedule, nowSeconds)) return passedBy("schedule");
   if (isExemptAddress(compiled, request.address)) return passedBy("exempt-address", request.address);
   const parts = key.map((part) => ({ text: keyPartText(part), ...partValue(part, request) }));

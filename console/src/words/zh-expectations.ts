@@ -17,6 +17,13 @@ export const expectations: Readonly<Record<string, string>> = {
     "一个时长；或将 scope 设为 cluster，因为节点的计数会随节点一起消失",
   "a duration, where response-bytes are the cost": "一个时长（以 response-bytes 为消耗量时）",
   "a duration: only fixed-window can have a lifetime": "一个时长：只有 fixed-window 可以使用 lifetime",
+  "a duration: only fixed-window can have a window of the calendar": "一个时长：只有 fixed-window 可以使用日历窗口",
+  "a day from {} to {}": "{} 到 {} 之间的某一天",
+  'a month and a day, like "04-06"': '月和日，例如 "04-06"',
+  "{} (Monday) to {} (Sunday)": "{}（星期一）到 {}（星期日）",
+  "nothing: only windows of {} go by a time zone": "不填：只有 {} 窗口使用时区",
+  "nothing: only a week, a month or a year has one": "不填：只有周、月或年的窗口有起始日",
+  "nothing: each {} begins with its first moment": "不填：每个 {} 都从其最初时刻开始",
   "a header name": "请求头名称",
   "a header that {} does not name already": "与 {} 不同的请求头",
   'a header line like "x-over-limit: 1", and none that nginx itself writes':

@@ -10,6 +10,7 @@ import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { refuseProblems } from "../schemas/read-body.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
+import { withZones } from "../zones/policy-zones.ts";
 
 export interface AskedCounter {
   /** The policy that applies to the key: the policy itself, or the override that matches its values. */
@@ -36,11 +37,14 @@ export function askedCounter(
   key: readonly string[],
   literal: boolean,
 ): AskedCounter {
-  const { policy } = validatePolicy(resolveTemplates(document, templates).document);
+  const resolved = JSON.stringify(resolveTemplates(document, templates).document);
+  const { sent, zones } = withZones(resolved, Math.floor(Date.now() / 1000));
+  const { policy } = validatePolicy(JSON.parse(sent));
   if (policy === undefined) throw new Error("a stored policy is none");
   const values = readValues(policy, (document as { key?: readonly string[] }).key ?? [], key, literal);
   // The schedule is left out: a policy uses the same counters whether its schedule is on or off.
-  const compiled = compilePolicy(app, { ...policy, schedule: undefined });
+  const transitions = Object.fromEntries(zones.map((zone) => [zone.name, zone.transitions]));
+  const compiled = compilePolicy(app, { ...policy, schedule: undefined }, transitions);
   const override = overrideFor(compiled, values);
   return {
     policy: override ?? compiled,

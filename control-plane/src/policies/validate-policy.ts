@@ -63,18 +63,26 @@ export function validatePut(
       got: '"cluster"',
     });
   }
-  const timezone = isRecord(named["schedule"]) ? named["schedule"]["timezone"] : undefined;
-  const isValidated = problems.some(({ path }) => path === "schedule.timezone");
-  // The validator has already refused a longer one, but its list of problems may have been cut before that problem.
-  const isShort = typeof timezone === "string" && timezone.length <= maxTimezoneBytes;
-  if (isShort && !isValidated && !isTimezone(timezone)) {
-    problems.push({
-      path: "schedule.timezone",
-      expected: 'a time zone that there is, like "Europe/Berlin"',
-      got: describeValue(timezone),
-    });
-  }
+  problems.push(...unknownTimezones(named, "", new Set(problems.map(({ path }) => path))));
   return { document: named, resolved: resolution.document, problems, warnings };
+}
+
+/**
+ * Reports zones that do not exist: of a schedule, and of windows of the calendar, wherever there are limits.
+ *
+ * @param refused paths of values that have a problem already
+ */
+function unknownTimezones(value: unknown, path: string, refused: ReadonlySet<string>): Problem[] {
+  if (Array.isArray(value)) return value.flatMap((item, i) => unknownTimezones(item, `${path}[${i}]`, refused));
+  if (!isRecord(value)) return [];
+  return Object.entries(value).flatMap(([name, inner]) => {
+    const at = path === "" ? name : `${path}.${name}`;
+    if (name !== "timezone" || typeof inner !== "string") return unknownTimezones(inner, at, refused);
+    // The validator has already refused a longer one, but its list of problems may have been cut before that problem.
+    if (inner.length > maxTimezoneBytes || refused.has(at) || isTimezone(inner)) return [];
+    const expected = 'a time zone that there is, like "Europe/Berlin"';
+    return [{ path: at, expected, got: describeValue(inner) }];
+  });
 }
 
 /**

@@ -1,16 +1,15 @@
 // Writes policies and apps as gateways get them: with templates resolved, and with the canonical names of time zones.
 
-import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
 import type { SnapshotApp } from "@sluice/limiter/protocol/push-messages.ts";
 import type { App } from "../storage/apps.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
-import { knownZone } from "../zones/zone-transitions.ts";
+import { type PolicyZone, withZones } from "../zones/policy-zones.ts";
 
 export interface PolicyLine {
   /** JSON of one line. */
   readonly line: string;
-  /** The zone of its schedule; undefined: it has none. */
-  readonly zone: { readonly name: string; readonly transitions: readonly ZoneTransition[] } | undefined;
+  /** The time zones that it goes by. */
+  readonly zones: readonly PolicyZone[];
 }
 
 /**
@@ -19,8 +18,8 @@ export interface PolicyLine {
  * @param templates of its app; undefined: there are none
  */
 export function policyLine(app: string, document: string, templates: Templates | undefined, nowMs: number): PolicyLine {
-  const { sent, zone } = withZone(resolved(document, templates), Math.floor(nowMs / 1000));
-  return { line: `{"app":${JSON.stringify(app)},"document":${sent}}`, zone };
+  const { sent, zones } = withZones(resolved(document, templates), Math.floor(nowMs / 1000));
+  return { line: `{"app":${JSON.stringify(app)},"document":${sent}}`, zones };
 }
 
 /** Returns whether the document may refer to a template. */
@@ -43,16 +42,4 @@ function resolved(document: string, templates: Templates | undefined): string {
   // better than to enforce the policy without the content of the template.
   if (resolution.problems.length > 0) return document;
   return JSON.stringify(resolution.document);
-}
-
-/** Gives the zone of a schedule its canonical name, however it is spelt: so a state never has more zones than exist. */
-function withZone(document: string, nowSeconds: number): { sent: string; zone: PolicyLine["zone"] } {
-  // Few policies have a schedule: the others need not be parsed.
-  if (!document.includes('"schedule"')) return { sent: document, zone: undefined };
-  const policy = JSON.parse(document);
-  const { timezone } = policy.schedule ?? {};
-  if (typeof timezone !== "string") return { sent: document, zone: undefined };
-  const zone = knownZone(timezone, nowSeconds);
-  if (zone === undefined || zone.name === timezone) return { sent: document, zone };
-  return { sent: JSON.stringify({ ...policy, schedule: { ...policy.schedule, timezone: zone.name } }), zone };
 }

@@ -17,6 +17,7 @@ import {
 } from "@sluice/limiter/state/entries.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
+import { timezonesIn } from "../zones/policy-zones.ts";
 import { LineList } from "./line-list.ts";
 import { appLine, type PolicyLine, policyLine } from "./policy-lines.ts";
 import { proofOf } from "./position-proof.ts";
@@ -224,7 +225,7 @@ export class PushedState {
 
   #setPolicy(name: string, written: PolicyLine | undefined): void {
     this.#lists.policies.set(name, written?.line);
-    if (written?.zone !== undefined) this.#zones.set(written.zone.name, written.zone.transitions);
+    for (const zone of written?.zones ?? []) this.#zones.set(zone.name, zone.transitions);
   }
 
   #setBan(ban: SnapshotBan): void {
@@ -315,8 +316,8 @@ export class PushedState {
       if (line === undefined || deleted.has(name)) lines.gone.push(JSON.stringify(goneEntry(name)));
       if (line === undefined) continue;
       lines[list].push(line);
-      const zone = list === "policies" && line.includes('"schedule"') ? zoneOf(line) : undefined;
-      if (zone !== undefined) zones[zone] = this.#zones.get(zone) as readonly ZoneTransition[];
+      if (list !== "policies") continue;
+      for (const zone of timezonesIn(line)) zones[zone] = this.#zones.get(zone) as readonly ZoneTransition[];
     }
     const { epoch } = this.#position;
     const rest = {
@@ -364,10 +365,6 @@ function goneEntry(name: string): GoneEntry {
       return { app, policy };
     }
   }
-}
-
-function zoneOf(line: string): string | undefined {
-  return JSON.parse(line).document?.schedule?.timezone;
 }
 
 function templatesByApp({

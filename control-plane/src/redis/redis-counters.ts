@@ -1,11 +1,12 @@
 // Reads, resets and tops up the counters in Redis, where gateways count for policies of cluster scope. It uses only the
 // gateways' scripts and keys, so that it reports exactly what a gateway would report.
 
+import { followWindow } from "@sluice/limiter/algorithms/calendar-window.ts";
 import { capacity } from "@sluice/limiter/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "@sluice/limiter/compiled/compile.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
-import { debtKeyOf, keyOf, ledgerKeyOf, scriptNumbers } from "@sluice/limiter/protocol/redis-keys.ts";
+import { debtKeyOf, keyOf, ledgerKeyOf, scriptNumbers, windowMoments } from "@sluice/limiter/protocol/redis-keys.ts";
 import type { RedisLink } from "./redis-link.ts";
 import type { RedisScripts } from "./redis-scripts.ts";
 
@@ -90,5 +91,8 @@ function readNumbers(reply: unknown, count: number): readonly number[] {
 
 /** The arguments that describe a counter to every script. */
 function numbersOf({ rate }: CompiledLimit): (string | number)[] {
-  return [rate.algorithm, ...scriptNumbers(rate)];
+  const [quota, windowUs, size] = scriptNumbers(rate);
+  if (rate.algorithm !== "calendar-window") return [rate.algorithm, quota, windowUs, size];
+  followWindow(rate, Date.now() * 1000);
+  return [rate.algorithm, quota, windowUs, windowMoments(rate, String)];
 }

@@ -1,10 +1,12 @@
-// Computes for gateways when a time zone's offset to UTC changes, for years ahead: nginx has no time zone data.
+// Computes for gateways when a time zone's offset to UTC changes, for years ahead: nginx has no time zone data. Windows of the calendar began
+// in the past, a year or nearly two ago, so some years of the past are there, too.
 
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
 
 const daySeconds = 86_400;
 /** A gateway's clock may be behind ours, and its snapshot may be old before it gets another one. */
 const yearsAhead = 10;
+const yearsBack = 3;
 /** No zone changes its offset and changes it back within a week. */
 const stepSeconds = 7 * daySeconds;
 
@@ -32,8 +34,9 @@ export function zoneTransitions(timezone: string, nowSeconds: number): readonly 
 function findTransitions(timezone: string, nowSeconds: number): ZoneTransition[] | undefined {
   const offsetAt = offsetsOf(timezone);
   if (offsetAt === undefined) return undefined;
-  const first = (Math.floor(nowSeconds / daySeconds) - 1) * daySeconds;
-  const last = first + yearsAhead * 366 * daySeconds;
+  const today = Math.floor(nowSeconds / daySeconds) * daySeconds;
+  const first = today - yearsBack * 366 * daySeconds;
+  const last = today + yearsAhead * 366 * daySeconds;
   let offset = offsetAt(first);
   const transitions: ZoneTransition[] = [[first, offset]];
   for (let at = first; at < last; at += stepSeconds) {

@@ -7,11 +7,10 @@
 // The time is Redis' own, and the same for all counters. The script is atomic, like every script.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { admits, charge, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
-declare const ALGORITHM: Algorithm;
+declare const ALGORITHM: string;
 
 /** Redis' own library for packed numbers. */
 declare const struct: {

@@ -10,7 +10,6 @@
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import { admitsWithDebt, chargeDeferred, standsFromUs } from "../../../limiter/src/algorithms/deferred-charge.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import {
   counterAt,
@@ -32,7 +31,7 @@ export function chargeDeferredCounters(keys: string[], argv: string[]): number[]
   const decision = emptyDecision();
   let letsGoOn = true;
   for (let i = 0; i < count; i++) {
-    const rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
+    const rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i * 2] as string);
     const debtKey = keys[i * 2 + 1] as string;

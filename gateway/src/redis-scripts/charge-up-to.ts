@@ -6,7 +6,6 @@
 // The time is Redis' own. The script is atomic, like every script.
 
 import { chargeUpTo } from "../../../limiter/src/algorithms/deferred-charge.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
 export function chargeCountersUpTo(keys: string[], argv: string[]): number {
@@ -14,7 +13,7 @@ export function chargeCountersUpTo(keys: string[], argv: string[]): number {
   const count = keys.length;
   let charged = 0;
   for (let i = 0; i < count; i++) {
-    const rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
+    const rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i] as string);
     loadCounter(rate, state);

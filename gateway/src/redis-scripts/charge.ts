@@ -10,7 +10,6 @@
 
 import { type Counter, chargeAll } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
 import {
@@ -36,7 +35,7 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
   const counters: RequestedCounter[] = [];
   for (let i = 0; i < count; i++) {
     const counter = counterAt(keys[i] as string) as RequestedCounter;
-    counter.rate = rateFrom(argv[i * 5] as Algorithm, argv, i * 5 + 1);
+    counter.rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     counter.cost = tonumber(argv[i * 5 + 4]) as number;
     loadCounter(counter.rate, counter);
     if (LEASED === "yes") {

@@ -8,7 +8,13 @@
 // Everything is little-endian and binary: numbers as text take Redis three times as long. A short counter is read and written as a
 // whole. Of a long one, the head and the first entries are, and the other entries in place.
 
-import { type CounterState, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
+import type { CalendarWindow } from "../../../limiter/src/algorithms/calendar-window.ts";
+import {
+  type CounterState,
+  clockToleranceUs,
+  nextCapacity,
+  type Ring,
+} from "../../../limiter/src/algorithms/counter-state.ts";
 import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
@@ -60,16 +66,35 @@ export function redisTimeUs(): number {
   return (tonumber(time[0]) as number) * 1_000_000 + (tonumber(time[1]) as number);
 }
 
-/** @param at index in ARGV of quota (units), window (µs), and burst (units) or precision (µs) */
-export function rateFrom(algorithm: Algorithm, argv: string[], at: number): Rate {
+/**
+ * @param at index in ARGV of quota (units), window (µs), and burst (units) or precision (µs); of a calendar-window the four moments between
+ * which windows lie, in µs since the epoch
+ */
+export function rateFrom(algorithm: string, argv: string[], at: number): Rate {
+  if (algorithm === "calendar-window") return calendarFrom(argv, at);
   const size = tonumber(argv[at + 2]) as number;
   return rateOf({
-    algorithm,
+    algorithm: algorithm as Algorithm,
     quota: tonumber(argv[at]) as number,
     windowUs: tonumber(argv[at + 1]) as number,
     burst: size,
     precisionUs: size,
   });
+}
+
+function calendarFrom(argv: string[], at: number): CalendarWindow {
+  const [previous, start, end, nextEnd] = string.match(argv[at + 2] as string, "^(%d+) (%d+) (%d+) (%d+)$");
+  const windowUs = tonumber(argv[at + 1]) as number;
+  return {
+    algorithm: "calendar-window",
+    quota: tonumber(argv[at]) as number,
+    windowUs,
+    toleranceUs: clockToleranceUs(windowUs),
+    previousUs: tonumber(previous) as number,
+    startUs: tonumber(start) as number,
+    endUs: tonumber(end) as number,
+    nextEndUs: tonumber(nextEnd) as number,
+  };
 }
 
 /** Returns a counter that has not been loaded. */

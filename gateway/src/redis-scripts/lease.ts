@@ -12,7 +12,6 @@
 
 import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import {
   exchange,
@@ -47,7 +46,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   for (let i = 0; i < count; i++) {
     const at = limitsAt + i * numbersPerLimit;
     const counter = counterAt(keys[i + 1] as string) as LeasedCounter;
-    counter.rate = rateFrom(argv[at] as Algorithm, argv, at + 1);
+    counter.rate = rateFrom(argv[at] as string, argv, at + 1);
     counter.cost = 1;
     loadCounter(counter.rate, counter);
     counters[i] = counter;

@@ -7,7 +7,6 @@
 // The time is Redis' own. The script writes nothing.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs } from "./counter.ts";
@@ -15,7 +14,7 @@ import { loadLedger } from "./stored-ledger.ts";
 
 export function peekCounter(keys: string[], argv: string[]): number[] {
   const nowUs = redisTimeUs();
-  const rate = rateFrom(argv[0] as Algorithm, argv, 1);
+  const rate = rateFrom(argv[0] as string, argv, 1);
   const cost = tonumber(argv[4]) as number;
   const state = counterAt(keys[0] as string);
   loadCounter(rate, state);

@@ -6,7 +6,6 @@
 // reply  how many of the counters existed
 // The time is Redis' own. The script is atomic, like every script.
 
-import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { refund } from "../../../limiter/src/algorithms/rate.ts";
 import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
 
@@ -15,7 +14,7 @@ export function refundCounters(keys: string[], argv: string[]): number {
   const count = keys.length;
   let found = 0;
   for (let i = 0; i < count; i++) {
-    const rate = rateFrom(argv[i * 6] as Algorithm, argv, i * 6 + 1);
+    const rate = rateFrom(argv[i * 6] as string, argv, i * 6 + 1);
     const cost = tonumber(argv[i * 6 + 4]) as number;
     const chargedAtUs = tonumber(argv[i * 6 + 5]) as number;
     const state = counterAt(keys[i] as string);

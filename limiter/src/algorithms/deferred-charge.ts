@@ -9,7 +9,7 @@
 
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
 import { type Decision, emptyDecision } from "./decision.ts";
-import { admits, charge, describe, type Rate } from "./rate.ts";
+import { admits, charge, describe, keepsEntries, type Rate } from "./rate.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
 import { admitsTokenBucket, type Bucket, overdrawTokenBucket } from "./token-bucket.ts";
 
@@ -75,7 +75,8 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return chargeBucketDeferred(rate, state, fromUs, units);
   }
-  const periodUs = rate.algorithm === "fixed-window" ? rate.windowUs : (rate.ticks + 1) * rate.tickUs;
+  // Windows of the calendar differ in length. A debt of several windows ends in the right one, or up to some days after it began.
+  const periodUs = keepsEntries(rate) ? (rate.ticks + 1) * rate.tickUs : rate.windowUs;
   const decision = emptyDecision();
   let atUs = fromUs;
   let owed = units;
@@ -91,7 +92,7 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
       // debt.
       const periods = wholeTurns(owed, rate.quota, latestUs - atUs, periodUs);
       state.atUs += periods * periodUs;
-      if (rate.algorithm !== "fixed-window") moveEntries(rate, state, periods);
+      if (keepsEntries(rate)) moveEntries(rate, state, periods);
       atUs += periods * periodUs;
       owed = Math.min(owed - periods * rate.quota, rate.quota);
       describe(rate, state, ring, atUs, owed, admits(rate, state, ring, atUs, owed), decision);

@@ -27,7 +27,17 @@ export function fixedWindow(quota: number, windowUs: number): FixedWindow {
 }
 
 export function admitsFixedWindow(limit: FixedWindow, state: CounterState, nowUs: number, cost: number): boolean {
-  const startUs = nowUs - (nowUs % limit.windowUs);
+  return admitsInWindow(limit, state, nowUs - (nowUs % limit.windowUs), nowUs, cost);
+}
+
+/** The same for a window of any kind. @param startUs when the present window began */
+export function admitsInWindow(
+  limit: Pick<FixedWindow, "quota" | "toleranceUs">,
+  state: CounterState,
+  startUs: number,
+  nowUs: number,
+  cost: number,
+): boolean {
   let used = state.count;
   state.nextAtUs = startUs;
   if (state.atUs < startUs) {

@@ -1,5 +1,6 @@
 // The single entry to all algorithms: it applies a limit of a policy to a counter's state.
 
+import { admitsCalendarWindow, type CalendarWindow, describeCalendarWindow } from "./calendar-window.ts";
 import { concurrency } from "./concurrency.ts";
 import type { CounterState, Ring } from "./counter-state.ts";
 import type { Decision } from "./decision.ts";
@@ -31,7 +32,7 @@ import {
 } from "./token-bucket.ts";
 
 /** A limit that is prepared for deciding. */
-export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow;
+export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow | CalendarWindow;
 
 export function rateOf({ algorithm, quota, windowUs, burst, precisionUs }: Omit<Limit, "name">): Rate {
   if (algorithm === "token-bucket") return tokenBucket(quota, windowUs, burst);
@@ -48,6 +49,7 @@ export function admits(rate: Rate, state: CounterState, ring: Ring, nowUs: numbe
     return admitsTokenBucket(rate, state, nowUs, cost);
   }
   if (rate.algorithm === "fixed-window") return admitsFixedWindow(rate, state, nowUs, cost);
+  if (rate.algorithm === "calendar-window") return admitsCalendarWindow(rate, state, nowUs, cost);
   return admitsSliding(rate, state, ring, nowUs, cost);
 }
 
@@ -76,7 +78,7 @@ export function refund(
 ): void {
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     refundTokenBucket(rate, state, nowUs, chargedAtUs, cost);
-  } else if (rate.algorithm === "fixed-window") {
+  } else if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
     refundFixedWindow(state, chargedAtUs, cost);
   } else {
     refundSliding(rate, state, ring, chargedAtUs, cost);
@@ -102,6 +104,8 @@ export function describe(
   } else if (rate.algorithm === "leaky-bucket") {
     describeTokenBucket(rate, state, nowUs, cost, decision);
     if (allowed) decision.delayUs = leakyBucketDelayUs(rate, state, nowUs, cost);
+  } else if (rate.algorithm === "calendar-window") {
+    describeCalendarWindow(rate, state, nowUs, cost, decision);
   } else {
     describeSliding(rate, state, ring, nowUs, cost, decision);
   }
@@ -110,7 +114,12 @@ export function describe(
 /** Returns whether counters of this rate have a ring of entries beside the head. */
 export function keepsEntries(rate: Rate): rate is SlidingWindow {
   // The comparisons come in the order of `admits`, so that LuaJIT does not repeat those that it has made there.
-  return !(rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "fixed-window");
+  return !(
+    rate.algorithm === "token-bucket" ||
+    rate.algorithm === "leaky-bucket" ||
+    rate.algorithm === "fixed-window" ||
+    rate.algorithm === "calendar-window"
+  );
 }
 
 /** Returns the most units that can be had at once. */
@@ -131,6 +140,6 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
     return Math.max(state.atUs - nowUs, 0) + 1;
   }
   // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border.
-  if (rate.algorithm === "fixed-window") return rate.windowUs * 2;
+  if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") return rate.windowUs * 2;
   return slidingLifetimeUs(rate, state, nowUs);
 }

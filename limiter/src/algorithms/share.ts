@@ -8,7 +8,7 @@
 
 import type { CounterState, Ring } from "./counter-state.ts";
 import { leakyBucket } from "./leaky-bucket.ts";
-import { admits, capacity, charge, type Rate } from "./rate.ts";
+import { admits, capacity, charge, keepsEntries, type Rate } from "./rate.ts";
 import { type SlidingWindow, slidingOf } from "./sliding-window.ts";
 import { owesAtLeast, tokenBucket } from "./token-bucket.ts";
 
@@ -31,7 +31,7 @@ export interface LastKnown {
  */
 export function shareOf(rate: Rate, shares: number, cost: number): Rate {
   const share = Math.floor(rate.quota / shares);
-  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window") {
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
     const burst = Math.floor(capacity(rate) / shares);
     return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
   }
@@ -59,8 +59,8 @@ export function beginShare(rate: Rate, state: CounterState, ring: Ring, known: L
     owesAtLeast(rate, state, untilUs, rate.burst);
     return state.atUs !== atUs || state.count !== count;
   }
-  // Slots come back with the requests that hold them. The share of a fixed window is a bucket.
-  if (rate.algorithm === "concurrency" || rate.algorithm === "fixed-window") return false;
+  // Slots come back with the requests that hold them. The share of a window that is fixed is a bucket.
+  if (rate.algorithm === "concurrency" || !keepsEntries(rate)) return false;
   if (isBegun(rate, state, untilUs)) return false;
   useEvenly(rate, state, ring, untilUs);
   return true;

@@ -15,7 +15,7 @@ export function topUp(rate: Rate, state: CounterState, ring: Ring, nowUs: number
   admits(rate, state, ring, nowUs, 1);
   if (keepsEntries(rate)) {
     takeNewest(state, ring, units);
-  } else if (rate.algorithm === "fixed-window") {
+  } else if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
     if (state.atUs === state.nextAtUs) refundFixedWindow(state, state.atUs, units);
   } else {
     refundTokenBucket(rate, state, nowUs, state.atUs, Math.min(units, rate.burst));

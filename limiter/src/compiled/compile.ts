@@ -1,17 +1,19 @@
 // Compiles a validated policy into what a request needs of it, so that nothing is parsed, joined or looked up twice.
 
-import type { Limit } from "../algorithms/limit.ts";
+import { calendarWindow } from "../algorithms/calendar-window.ts";
+import type { Calendar, Limit } from "../algorithms/limit.ts";
 import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
 import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
+import { followCalendar } from "../document/calendar.ts";
 import type { Exempt, Override, Policy } from "../document/policy.ts";
 import {
   type CompiledSchedule,
   compileSchedule,
   type Schedule,
+  transitionsOf,
   type Zones,
-  type ZoneTransition,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
 import { keyPartText, readsForm } from "../key/key-part.ts";
@@ -144,7 +146,7 @@ type Mutable<Record> = { -readonly [Name in keyof Record]: Record[Name] };
 const rates = sharing<Rate>();
 const terms = sharing<Terms>();
 
-/** @param zones contains the zone of the policy's schedule @param bans those that the policy checks */
+/** @param zones contains those of `timezonesOf`; the clocks of others are taken to show UTC @param bans those that the policy checks */
 export function compilePolicy(
   app: string,
   policy: Policy,
@@ -154,7 +156,7 @@ export function compilePolicy(
 ): CompiledPolicy {
   const { name, match, exempt, schedule } = policy;
   const prefix = counterPrefix(app, name);
-  const limits = compileLimits(policy.limits, prefix);
+  const limits = compileLimits(policy.limits, prefix, zones);
   const compiledMatch = compileMatch(match);
   const { pathTest: test, methods, headers } = compiledMatch;
   const conditional = test !== undefined || methods !== undefined || headers !== undefined;
@@ -171,7 +173,8 @@ export function compilePolicy(
   if (bans !== undefined) compiled.bans = bans;
   if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
   if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
-  if (policy.overrides !== undefined) compiled.overrides = compileOverrides(compiled, policy, policy.overrides, pause);
+  if (policy.overrides !== undefined)
+    compiled.overrides = compileOverrides(compiled, policy, policy.overrides, zones, pause);
   const written = writtenOf(policy);
   if (written !== undefined) compiled.written = written;
   return compiled;
@@ -218,9 +221,10 @@ export function policyOf({ name, policy, limits, match, written }: CompiledPolic
   };
 }
 
-/** Returns the numbers that a rate was made with. */
+/** Returns the numbers that a rate was made with, which is not of the calendar. */
 function limitOf(name: string, rate: Rate): Limit {
-  const { algorithm, quota, windowUs } = rate;
+  const { quota, windowUs } = rate;
+  const algorithm = rate.algorithm as Limit["algorithm"];
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
   return {
     name,
@@ -236,6 +240,7 @@ function writtenOf({ limits, match, overrides, exempt, schedule }: Policy): Writ
   const { methods, headers } = match;
   let isPlain = methods.length === 0 && overrides === undefined && exempt === undefined && schedule === undefined;
   for (const _ in headers) isPlain = false;
+  for (const limit of limits) if (limit.calendar !== undefined) isPlain = false;
   return isPlain ? undefined : { limits, methods, headers, overrides, exempt, schedule };
 }
 
@@ -329,28 +334,37 @@ function compileExempt(key: Policy["key"], { cidrs, keys }: Exempt): CompiledExe
 }
 
 function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {
-  return compileSchedule(schedule, zones[schedule.timezone] as readonly ZoneTransition[]);
+  return compileSchedule(schedule, transitionsOf(zones, schedule.timezone));
 }
 
-function compileLimits(limits: readonly Limit[], prefix: string): CompiledLimit[] {
+function compileLimits(limits: readonly Limit[], prefix: string, zones: Zones): CompiledLimit[] {
   const first = limits[0];
   // In LuaJIT such a list is one piece of memory, and one that grows is two.
-  if (first !== undefined && limits.length === 1) return [compileLimit(first, prefix)];
+  if (first !== undefined && limits.length === 1) return [compileLimit(first, prefix, zones)];
   const compiled: CompiledLimit[] = [];
-  for (const limit of limits) compiled.push(compileLimit(limit, prefix));
+  for (const limit of limits) compiled.push(compileLimit(limit, prefix, zones));
   return compiled;
 }
 
-function compileLimit(limit: Limit, prefix: string): Mutable<CompiledLimit> {
+function compileLimit(limit: Limit, prefix: string, zones: Zones): Mutable<CompiledLimit> {
   const suffix = counterSuffix(limit);
-  const { algorithm, quota, windowUs, burst, precisionUs } = limit;
+  const { algorithm, quota, windowUs, burst, precisionUs, calendar } = limit;
   const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
-  const rate = rates.known[rateName] ?? shared(rates, rateName, () => rateOf(limit));
+  const rate =
+    calendar === undefined
+      ? (rates.known[rateName] ?? shared(rates, rateName, () => rateOf(limit)))
+      : calendarRate(limit, calendar, zones);
   return { name: limit.name, rate, counterSuffix: suffix, counterFamily: prefix + suffix, cellPrefix: undefined };
 }
 
-function compileOwnLimit(limit: Limit, prefix: string, owner: string): CompiledLimit {
-  const compiled = compileLimit(limit, prefix);
+/** Not shared: policies with windows of the calendar are few, and another zone's changes would make another rate. */
+function calendarRate({ quota, windowUs }: Limit, calendar: Calendar, zones: Zones): Rate {
+  const transitions = transitionsOf(zones, calendar.timezone);
+  return calendarWindow(quota, windowUs, (window, nowUs) => followCalendar(calendar, transitions, window, nowUs));
+}
+
+function compileOwnLimit(limit: Limit, prefix: string, owner: string, zones: Zones): CompiledLimit {
+  const compiled = compileLimit(limit, prefix, zones);
   compiled.owner = owner;
   return compiled;
 }
@@ -360,6 +374,7 @@ function compileOverrides(
   compiled: CompiledPolicy,
   policy: Policy,
   overrides: readonly Override[],
+  zones: Zones,
   pause: Pause,
 ): CompiledOverrides {
   const { counterPrefix: prefix } = compiled;
@@ -371,7 +386,7 @@ function compileOverrides(
     const own = limits.map((limit, i) =>
       limit === policy.limits[i]
         ? (compiled.limits[i] as CompiledLimit)
-        : compileOwnLimit(limit, prefix, key.join("\n")),
+        : compileOwnLimit(limit, prefix, key.join("\n"), zones),
     );
     policies.push({
       ...compiled,

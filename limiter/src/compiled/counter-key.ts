@@ -4,7 +4,7 @@
 //
 // The first part is the format version. Then come, in a Redis hash tag (so that a policy's limits for one key value share a
 // slot): app, policy, the number of key values, and the values, each but the last preceded by its length in bytes. Then come
-// limit name, algorithm and window (in µs, or "lifetime"), and for a sliding-window its precision, because blocks of another length cannot continue
+// limit name, algorithm and window (in µs, "lifetime", or unit, anchor and time zone of the calendar), and for a sliding-window its precision, because blocks of another length cannot continue
 // these counters. Names cannot contain ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their
 // SHA-1.
 
@@ -23,8 +23,12 @@ export function counterPrefix(app: string, policy: string): string {
 /** Returns the part that all counters of a limit share. */
 export function counterSuffix(limit: Limit): string {
   const precision = limit.algorithm === "sliding-window" ? `/${limit.precisionUs}` : "";
-  const window = limit.windowUs === lifetimeWindowUs ? "lifetime" : `${limit.windowUs}`;
-  return `}:${limit.name}:${limit.algorithm}:${window}${precision}`;
+  return `}:${limit.name}:${limit.algorithm}:${windowText(limit)}${precision}`;
+}
+
+function windowText({ windowUs, calendar }: Limit): string {
+  if (calendar !== undefined) return `${calendar.unit}/${calendar.anchor}/${calendar.timezone}`;
+  return windowUs === lifetimeWindowUs ? "lifetime" : `${windowUs}`;
 }
 
 /**

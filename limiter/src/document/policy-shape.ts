@@ -5,6 +5,7 @@ import { parseCidr } from "../key/cidr.ts";
 import { isToken, keyPartGrammar, parseKeyPart } from "../key/key-part.ts";
 import { isKeyPattern } from "../key/key-patterns.ts";
 import { readRegex } from "../match/regex-syntax.ts";
+import { calendarUnits, parseMonthAndDay } from "./calendar.ts";
 import { parseCostOrigin } from "./cost.ts";
 import { onLimitShape } from "./on-limit.ts";
 import { days, parseTimeOfDay } from "./schedule.ts";
@@ -73,8 +74,33 @@ export const algorithms: readonly string[] = [
 export const limitDuration: Shape = { kind: "duration", min: "1ms", max: "366d" };
 /** The window of a total that never comes back by itself. */
 export const lifetime = "lifetime";
-/** What `window` may be. The algorithm decides whether it may be a lifetime. */
-export const limitWindow: Shape = { kind: "either", of: [limitDuration, { kind: "choice", of: [lifetime] }] };
+/** What `window` may be. The algorithm decides whether it may be a lifetime, or one of the calendar. */
+export const limitWindow: Shape = {
+  kind: "either",
+  of: [limitDuration, { kind: "choice", of: [lifetime, ...calendarUnits] }],
+};
+
+/** The zone's name is checked only for its spelling. The control plane knows whether there is such a zone. */
+const timezone: Shape = {
+  kind: "text",
+  expected: 'a time zone, like "Europe/Berlin"',
+  maxBytes: maxTimezoneBytes,
+  accepts: isTimezone,
+};
+
+/** On which day a window begins. The window decides which of these it may be. */
+export const anchor: Shape = {
+  kind: "either",
+  of: [
+    { kind: "integer", min: 1, max: 31 },
+    {
+      kind: "text",
+      expected: 'a month and a day, like "04-06"',
+      maxBytes: 5,
+      accepts: (text) => parseMonthAndDay(text) !== undefined,
+    },
+  ],
+};
 
 const limit: Shape = {
   kind: "record",
@@ -93,7 +119,16 @@ const limit: Shape = {
     window: {
       shape: limitWindow,
       description:
-        "The time that the quota is for; of a fixed-window in scope cluster also lifetime, for units that only an operator gives again. Required, but of concurrency, which has none.",
+        "The time that the quota is for. Of a fixed-window also hour, day, week, month or year of the calendar, and in scope cluster lifetime, for units that only an operator gives again. Required, but of concurrency, which has none.",
+    },
+    timezone: {
+      shape: timezone,
+      description: "The zone whose clocks a window of the calendar goes by. Absent: UTC.",
+    },
+    anchor: {
+      shape: anchor,
+      description:
+        "The day on which a window of the calendar begins: of a week 1 (Monday) to 7, of a month 1 to 31 (its last day, if it is shorter), of a year month and day. Absent: the first.",
     },
     burst: {
       shape: unitsShape,
@@ -182,12 +217,7 @@ const schedule: Shape = {
   kind: "record",
   fields: {
     timezone: {
-      shape: {
-        kind: "text",
-        expected: 'a time zone, like "Europe/Berlin"',
-        maxBytes: maxTimezoneBytes,
-        accepts: isTimezone,
-      },
+      shape: timezone,
       description: "The zone whose clocks the windows go by.",
       required: true,
     },
@@ -426,7 +456,6 @@ function isHeaderValue(text: string): boolean {
   return true;
 }
 
-/** Checks only the spelling. The control plane knows whether there is such a zone. */
 function isTimezone(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);

@@ -24,6 +24,14 @@ export type ZoneTransition = readonly [fromSeconds: number, offsetMinutes: numbe
 /** Keyed by the name of the time zone. */
 export type Zones = Readonly<Record<string, readonly ZoneTransition[]>>;
 
+/** The name of the zone without changes, which need not be told. */
+export const utc = "UTC";
+const noChanges: readonly ZoneTransition[] = [[0, 0]];
+
+export function transitionsOf(zones: Zones, timezone: string): readonly ZoneTransition[] {
+  return zones[timezone] ?? noChanges;
+}
+
 export interface CompiledSchedule {
   readonly transitions: readonly ZoneTransition[];
   /** In seconds of the week, which begins on Monday. No span passes the end of the week. */

@@ -2,7 +2,7 @@
 // where the document comes in (control plane), and again where it is applied (gateway).
 
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
-import type { Limit } from "../algorithms/limit.ts";
+import type { Calendar, CalendarUnit, Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
 import { byteLength, cutToBytes } from "../basics/byte-length.ts";
 import { shared, sharing } from "../basics/sharing.ts";
@@ -11,12 +11,14 @@ import { isWellFormed, printable } from "../basics/unicode.ts";
 import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
 import { patternValue } from "../key/key-patterns.ts";
 import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
+import { calendarUnits, longestWindowUs, parseMonthAndDay } from "./calendar.ts";
 import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
 import type { Exempt, Mode, Override, Policy } from "./policy.ts";
 import {
   algorithms,
+  anchor,
   lifetime,
   limitDuration,
   limitWindow,
@@ -26,7 +28,7 @@ import {
   unitsShape,
 } from "./policy-shape.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
-import { days, parseTimeOfDay, type Schedule, type ScheduleWindow } from "./schedule.ts";
+import { days, parseTimeOfDay, type Schedule, type ScheduleWindow, utc } from "./schedule.ts";
 import type { Field, Shape } from "./shape.ts";
 
 export type { Problem } from "./problems.ts";
@@ -233,6 +235,7 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
     }
     checkFieldsOfAlgorithm(limit, inner, findings);
     checkLifetime(limit, document, inner, findings);
+    checkCalendar(limit, inner, findings);
     checkPrecision(limit, inner, findings);
     const capacity = capacityOf(limit);
     if (capacity !== undefined && cost.units > capacity) {
@@ -435,6 +438,41 @@ function insteadOfLifetime({ algorithm }: Json, { scope, cost }: Json): string |
   if (algorithm !== "fixed-window") return "a duration: only fixed-window can have a lifetime";
   if (scope !== "cluster") return "a duration, or scope: cluster, because what a node has counted ends with it";
   return isRecord(cost) && isDeferred(cost) ? "a duration, where response-bytes are the cost" : undefined;
+}
+
+/** Only windows of the calendar go by clocks, and begin on days. */
+function checkCalendar(limit: Json, path: string, findings: Findings): void {
+  const { window, algorithm } = limit as { window?: unknown; algorithm?: unknown };
+  const isCalendar = isCalendarUnit(window);
+  if (isCalendar && isAlgorithm(algorithm) && algorithm !== "fixed-window") {
+    const expected = "a duration: only fixed-window can have a window of the calendar";
+    addProblem(findings, { path: `${path}.window`, expected, got: describeValue(window) });
+  }
+  if (!isCalendar && !fits(limitWindow, window)) return;
+  if (!isCalendar && limit["timezone"] !== undefined) {
+    const expected = `nothing: only windows of ${calendarUnits.join(", ")} go by a time zone`;
+    addProblem(findings, { path: `${path}.timezone`, expected, got: describeValue(limit["timezone"]) });
+  }
+  if (limit["anchor"] === undefined || !fits(anchor, limit["anchor"])) return;
+  const expected = isCalendar
+    ? insteadOfAnchor(window, limit["anchor"])
+    : "nothing: only a week, a month or a year has one";
+  if (expected !== undefined) {
+    addProblem(findings, { path: `${path}.anchor`, expected, got: describeValue(limit["anchor"]) });
+  }
+}
+
+/** Returns what the anchor should be; undefined if it may begin windows of this kind. */
+function insteadOfAnchor(unit: CalendarUnit, anchor: unknown): string | undefined {
+  if (unit === "year") return typeof anchor === "string" ? undefined : 'a month and a day, like "04-06"';
+  const last = unit === "week" ? 7 : unit === "month" ? 31 : 0;
+  if (last === 0) return `nothing: each ${unit} begins with its first moment`;
+  if (typeof anchor === "number" && anchor <= last) return undefined;
+  return unit === "week" ? "1 (Monday) to 7 (Sunday)" : "a day from 1 to 31";
+}
+
+function isCalendarUnit(window: unknown): window is CalendarUnit {
+  return typeof window === "string" && calendarUnits.includes(window);
 }
 
 function isAlgorithm(value: unknown): value is string {
@@ -679,6 +717,7 @@ function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["head
 function limitFrom(limit: Json, mostCost: number): Limit {
   const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;
+  if (isCalendarUnit(limit["window"])) return calendarLimitFrom(limit, limit["window"], quota);
   const window = algorithm === "concurrency" ? (limit["ttl"] ?? ttlUnlessSaid) : limit["window"];
   const windowUs = window === lifetime ? lifetimeWindowUs : (parseDuration(window as string) as number);
   let precisionUs = 0;
@@ -694,6 +733,21 @@ function limitFrom(limit: Json, mostCost: number): Limit {
     windowUs,
     burst: algorithm === "leaky-bucket" ? queueOf(limit, windowUs, mostCost) : ((limit["burst"] ?? quota) as number),
     precisionUs,
+  };
+}
+
+function calendarLimitFrom(limit: Json, unit: CalendarUnit, quota: number): Limit {
+  const { name, timezone, anchor } = limit as { name?: string; timezone?: string; anchor?: number | string };
+  const day = typeof anchor === "string" ? (parseMonthAndDay(anchor) as number) : anchor;
+  const calendar: Calendar = { unit, timezone: timezone ?? utc, anchor: day ?? (unit === "year" ? 101 : 1) };
+  return {
+    name: name ?? "default",
+    algorithm: "fixed-window",
+    quota,
+    windowUs: longestWindowUs(calendar),
+    burst: quota,
+    precisionUs: 0,
+    calendar,
   };
 }
 

@@ -11,6 +11,7 @@
 // The units that are out are those that Redis knows of. They are never fewer than gateways can spend: gateways report late what
 // they have spent, and return only units that they no longer have.
 
+import { endAfterUs } from "../algorithms/calendar-window.ts";
 import { admitsAll, type Counter } from "../algorithms/charge-all.ts";
 import type { CounterState, Ring } from "../algorithms/counter-state.ts";
 import { emptyDecision } from "../algorithms/decision.ts";
@@ -102,6 +103,7 @@ export function isLeasable(rate: Rate, parameters: LeaseParameters): boolean {
   if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
   // A lifetime's total is spent once. Units that a lost gateway takes with it would be lost for good.
   if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs && rate.windowUs !== lifetimeWindowUs;
+  if (rate.algorithm === "calendar-window") return true;
   return rate.algorithm === "sliding-window" && rate.tickUs >= leastUs;
 }
 
@@ -245,6 +247,7 @@ function shareOf(remaining: number, asking: number): number {
 /** Returns when units that are debited now must have been spent, in µs since the epoch. */
 function endOf(rate: Rate, state: CounterState): number {
   if (rate.algorithm === "fixed-window") return state.nextAtUs + rate.windowUs;
+  if (rate.algorithm === "calendar-window") return endAfterUs(rate, state.nextAtUs);
   if (rate.algorithm === "sliding-window") return state.nextAtUs + rate.tickUs;
   return maxExact;
 }

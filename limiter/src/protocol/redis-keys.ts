@@ -1,6 +1,7 @@
 // The keys of counters in Redis, and the numbers that scripts are given about a counter. Gateways count under these keys, and the
 // control plane reads and resets what is there.
 
+import type { CalendarWindow } from "../algorithms/calendar-window.ts";
 import { type Rate, sizeOf } from "../algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../compiled/compile.ts";
 
@@ -21,7 +22,20 @@ export function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
   return `${prefix + policy.counterPrefix + keyValues}}::leases`;
 }
 
-/** Returns what every script is given about a limit, after its algorithm and before the cost: quota, window in µs, burst or precision. */
+/**
+ * Returns what scripts are given in place of a burst: the moments between which the windows around now lie, in µs since the epoch.
+ *
+ * @param whole writes every digit of a number
+ */
+export function windowMoments(window: CalendarWindow, whole: (this: void, number: number) => string): string {
+  const { previousUs, startUs, endUs, nextEndUs } = window;
+  return `${whole(previousUs)} ${whole(startUs)} ${whole(endUs)} ${whole(nextEndUs)}`;
+}
+
+/**
+ * Returns what every script is given about a limit, after its algorithm and before the cost: quota, window in µs, burst or precision.
+ * Windows of the calendar have their moments besides (`windowMoments`).
+ */
 export function scriptNumbers(rate: Rate): [quota: number, windowUs: number, size: number] {
   return [rate.quota, rate.windowUs, sizeOf(rate)];
 }

@@ -1,7 +1,7 @@
 // Changes a state of policies by what is set and what is gone, at a cost that grows with the change and not with the state. A change
 // is prepared in short steps, between which the state decides requests as before, and comes into force in one step.
 //
-// What a policy is compiled with besides its own document is the time zone of its schedule, the bans of its key values, and whether
+// What a policy is compiled with besides its own document is the time zones that it goes by, the bans of its key values, and whether
 // its app bans networks. A policy is compiled again only if one of these has changed.
 
 import type { Pause } from "../basics/pause.ts";
@@ -10,7 +10,8 @@ import { type PolicyBans, policyBans, type SnapshotBan } from "../compiled/bans.
 import { type CompiledPolicy, compilePolicy, policyOf } from "../compiled/compile.ts";
 import type { Policy } from "../document/policy.ts";
 import { addProblem, type Findings } from "../document/problems.ts";
-import type { Zones, ZoneTransition } from "../document/schedule.ts";
+import type { ZoneTransition } from "../document/schedule.ts";
+import { timezonesOf } from "../document/timezones.ts";
 import { addToIndex, indexPolicies, type PolicyIndex, removeFromIndex } from "../index/policy-index.ts";
 import { type AppNetworks, forgetIfUnused, noAppNetworks, policyOfBan, removeBan, setBan } from "./ban-book.ts";
 import {
@@ -315,8 +316,8 @@ function planZones(plan: Plan, pause: Pause): void {
     const ofApp = state.policiesByName[app];
     for (const name in ofApp) {
       const policy = ofApp[name] as CompiledPolicy;
-      const schedule = policy.written?.schedule;
-      if (schedule !== undefined && change.zones[schedule.timezone] !== undefined) {
+      const { written } = policy;
+      if (written !== undefined && timezonesOf(written).some((timezone) => change.zones[timezone] !== undefined)) {
         concerned[nameOfPolicy(app, name)] = policy;
       }
       pause();
@@ -359,7 +360,9 @@ function compileConcerned(plan: Plan, findings: Findings, pause: Pause): void {
   }
 }
 
-/** @returns undefined if the zone of its schedule is missing */
+const noZones = emptyTable<readonly ZoneTransition[]>();
+
+/** @returns undefined if one of its time zones is missing */
 function compileIn(
   plan: Plan,
   app: string,
@@ -367,10 +370,9 @@ function compileIn(
   findings: Findings,
   pause: Pause,
 ): CompiledPolicy | undefined {
-  const { schedule } = policy;
-  let zones: Zones = {};
-  if (schedule !== undefined) {
-    const { timezone } = schedule;
+  const timezones = timezonesOf(policy);
+  const zones = timezones.length === 0 ? noZones : emptyTable<readonly ZoneTransition[]>();
+  for (const timezone of timezones) {
     const transitions = plan.change.zones[timezone] ?? plan.state.zones[timezone];
     if (transitions === undefined) {
       addProblem(findings, {
@@ -380,9 +382,7 @@ function compileIn(
       });
       return undefined;
     }
-    const found = emptyTable<readonly ZoneTransition[]>();
-    found[timezone] = transitions;
-    zones = found;
+    zones[timezone] = transitions;
   }
   return compilePolicy(app, policy, zones, bansAfter(plan, app, policy, pause), pause);
 }

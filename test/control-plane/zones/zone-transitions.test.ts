@@ -10,22 +10,23 @@ const written = (timezone: string) =>
 const office = { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] };
 
 describe("the transitions of a time zone", () => {
-  it("begin a day before now and go ten years on, each to the second", () => {
+  it("begin three years before now and go ten years on, each to the second", () => {
     const berlin = written("Europe/Berlin") as string[];
-    expect(berlin.slice(0, 3)).toEqual([
-      "2026-06-14T00:00:00.000Z 120",
+    expect(berlin[0]).toBe("2023-06-13T00:00:00.000Z 120");
+    expect(berlin.slice(6, 9)).toEqual([
+      "2026-03-29T01:00:00.000Z 120",
       "2026-10-25T01:00:00.000Z 60",
       "2027-03-28T01:00:00.000Z 120",
     ]);
-    expect(berlin).toHaveLength(21);
+    expect(berlin).toHaveLength(27);
     expect(berlin.at(-1)).toBe("2036-03-30T01:00:00.000Z 120");
   });
 
   it("are a single one if clocks do not change, with any part of an hour", () => {
-    expect(written("Asia/Shanghai")).toEqual(["2026-06-14T00:00:00.000Z 480"]);
-    expect(written("Asia/Kathmandu")).toEqual(["2026-06-14T00:00:00.000Z 345"]);
-    expect(written("UTC")).toEqual(["2026-06-14T00:00:00.000Z 0"]);
-    expect(written("America/St_Johns")?.[0]).toBe("2026-06-14T00:00:00.000Z -150");
+    expect(written("Asia/Shanghai")).toEqual(["2023-06-13T00:00:00.000Z 480"]);
+    expect(written("Asia/Kathmandu")).toEqual(["2023-06-13T00:00:00.000Z 345"]);
+    expect(written("UTC")).toEqual(["2023-06-13T00:00:00.000Z 0"]);
+    expect(written("America/St_Johns")?.[0]).toBe("2023-06-13T00:00:00.000Z -150");
   });
 
   it("are undefined for an unknown zone", () => {
@@ -64,7 +65,24 @@ describe("a snapshot", () => {
     expect(problems).toEqual([]);
     const ofApp = snapshot?.policiesByName["default"];
     const transitions = ["p0", "p1", "p2", "p3"].map((name) => ofApp?.[name]?.schedule?.transitions.length);
-    expect(transitions).toEqual([21, 1, undefined, 21]);
+    expect(transitions).toEqual([27, 1, undefined, 27]);
+  });
+
+  it("has the zones of windows of the calendar, wherever there are limits, and a gateway reads it", async () => {
+    const monthly = (timezone: string) => ({ algorithm: "fixed-window", quota: 5, window: "month", timezone });
+    const { name, ...document } = {
+      ...onePerSecond,
+      limits: [monthly("europe/berlin"), { ...monthly("UTC"), name: "utc" }],
+      overrides: [{ key: [], limits: [monthly("Asia/Shanghai")] }],
+    } as Record<string, unknown>;
+    const message = JSON.parse((await pushedSnapshot(state(document, onePerSecond), now)).toString());
+    expect(name).toBeUndefined();
+    expect(Object.keys(message.zones).sort()).toEqual(["Asia/Shanghai", "Europe/Berlin", "UTC"]);
+    const { snapshot, problems } = loadSnapshot(message);
+    expect(problems).toEqual([]);
+    // A counter's key has the zone's own name, however the policy spells it.
+    const suffixes = snapshot?.policiesByName["default"]?.["p0"]?.limits.map(({ counterSuffix }) => counterSuffix);
+    expect(suffixes).toEqual(["}:default:fixed-window:month/1/Europe/Berlin", "}:utc:fixed-window:month/1/UTC"]);
   });
 
   it("has a zone once, by one name, however policies spell it", async () => {
@@ -76,8 +94,9 @@ describe("a snapshot", () => {
     expect(loadSnapshot(message).problems).toEqual([]);
   });
 
-  it("has no zones if no policy has a schedule, even if one mentions it", async () => {
-    const bytes = await pushedSnapshot(state({ ...onePerSecond, description: 'a "schedule"' }), now);
+  it("has no zones if no policy names one, even if a text mentions it", async () => {
+    const description = 'a "timezone": "Europe/Berlin"';
+    const bytes = await pushedSnapshot(state({ ...onePerSecond, description }), now);
     expect(JSON.parse(bytes.toString())).not.toHaveProperty("zones");
   });
 });
@@ -101,5 +120,13 @@ describe("a policy's time zone", () => {
       { path: "schedule.timezone", expected: 'a time zone, like "Europe/Berlin"', got: '"a zone"' },
     ]);
     expect((await put("Europe/Berlin")).status).toBe(201);
+    const daily = { algorithm: "fixed-window", quota: 5, window: "day", timezone: "Mars/Olympus" };
+    const limits = await call("PUT", "/apps/default/policies/p", {
+      body: { limits: [daily], overrides: [{ key: [], limits: [daily] }] },
+    });
+    expect(limits.body.errors.map(({ path }: { path: string }) => path)).toEqual([
+      "limits[0].timezone",
+      "overrides[0].limits[0].timezone",
+    ]);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { memoryCounter, memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
 import {
   admits,
@@ -32,7 +33,8 @@ describe("a limit's rate", () => {
   test("can be rebuilt from its quota, its window and its size", () => {
     expect(all.map(sizeOf)).toEqual([20, 20, 0, 250_000, 0, 0]);
     for (const rate of all) {
-      const { algorithm, quota, windowUs } = rate;
+      const { quota, windowUs } = rate;
+      const algorithm = rate.algorithm as Algorithm;
       expect(rateOf({ algorithm, quota, windowUs, burst: sizeOf(rate), precisionUs: sizeOf(rate) })).toEqual(rate);
     }
   });

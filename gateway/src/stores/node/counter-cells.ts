@@ -12,6 +12,7 @@
 // A key is 16 characters for the counter's family (96 bits of the SHA-1 of app, policy, limit, algorithm and window, in base64, so
 // that a counter takes 128 bytes), followed by the key values. The key of a cell of entries has the cell's number and ":" in front.
 
+import { followWindow } from "../../../../limiter/src/algorithms/calendar-window.ts";
 import { type Counter, newCounter } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { type CounterState, type Ring, wrap } from "../../../../limiter/src/algorithms/counter-state.ts";
 import { keepsEntries, lifetimeUs, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
@@ -135,6 +136,7 @@ export function loadCounter(counter: CellCounter, nowUs: number): boolean {
 /** The same in the overflow. */
 function loadShared(counter: CellCounter, nowUs: number): boolean {
   if (!keepsEntries(counter.rate)) {
+    if (counter.rate.algorithm === "calendar-window") followWindow(counter.rate, nowUs);
     if (counter.ringLoaded) forgetRing(counter);
     return loadPacked(counter, counter.rate, counter.page, counter.slot, nowUs);
   }
@@ -164,6 +166,7 @@ export function takeHead(
     counter.atUs = (index - behind) * rate.windowUs;
     counter.count = value as number;
   } else {
+    if (rate.algorithm === "calendar-window") followWindow(rate, nowUs);
     counter.atUs = (value as number | undefined) ?? 0;
     counter.count = (flags ?? 0) % wrap;
   }

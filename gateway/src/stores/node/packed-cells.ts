@@ -54,7 +54,8 @@ export function savePacked({ atUs, count }: State, key: string, slot: number, li
 function isCounting({ atUs, count }: State, rate: Rate, now: number): boolean {
   // The window of a lifetime begins at 0.
   if (atUs === 0 && count === 0) return false;
-  return rate.algorithm === "fixed-window" ? now < atUs + 2 * rate.windowUs : now <= atUs;
+  const isWindow = rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window";
+  return isWindow ? now < atUs + 2 * rate.windowUs : now <= atUs;
 }
 
 function takePage(key: string): void {

@@ -6,7 +6,8 @@
 // share of the limit. Units of a fixed window expire with the window. For a policy that charges responses, all units are charged,
 // even those that the limit does not have.
 
-import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
+import { followWindow } from "../../../../limiter/src/algorithms/calendar-window.ts";
+import { capacity, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { countForgottenUnits, countLateUnits } from "../../metrics/redis-calls.ts";
@@ -162,7 +163,15 @@ function sweep(): void {
 
 function windowsOf({ limits }: CompiledPolicy): number[] {
   const nowUs = wallSeconds() * 1e6;
-  return limits.map(({ rate }) => (rate.algorithm === "fixed-window" ? math.floor(nowUs / rate.windowUs) : 0));
+  return limits.map(({ rate }) => windowOf(rate, nowUs));
+}
+
+/** Returns a number that no other window of this limit has; 0 if it has no windows. */
+function windowOf(rate: Rate, nowUs: number): number {
+  if (rate.algorithm === "fixed-window") return math.floor(nowUs / rate.windowUs);
+  if (rate.algorithm !== "calendar-window") return 0;
+  followWindow(rate, nowUs);
+  return rate.startUs;
 }
 
 function add(debt: Debt, units: number): void {
@@ -181,7 +190,7 @@ function shrink(debt: Debt): void {
     if (rate.algorithm === "concurrency") {
       // Slots are freed by the requests that hold them.
       units[i] = 0;
-    } else if (rate.algorithm === "fixed-window") {
+    } else if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
       if (windows[i] !== windowsNow[i]) units[i] = 0;
       windows[i] = windowsNow[i] as number;
     } else {

@@ -1,21 +1,28 @@
 // Numbers as scripts are given them: as text.
 
+import { type CalendarWindow, followWindow } from "../../../../limiter/src/algorithms/calendar-window.ts";
 import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
-import { scriptNumbers } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { scriptNumbers, windowMoments } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { nowUs } from "../../runtime/clock.ts";
 import { weakTable } from "../../runtime/tables.ts";
 
 type NumberTexts = readonly [quota: string, windowUs: string, size: string];
 
 const numberTexts = weakTable<Rate, NumberTexts>();
 
-/** Adds what every script is given about a counter: quota, window in µs, burst or precision, cost. */
+/** Adds what every script is given about a counter: quota, window in µs, burst or precision (or a calendar's moments), cost. */
 export function pushNumbers(args: string[], { rate }: CompiledLimit, cost: number): void {
   const numbers = numberTexts.get(rate) ?? textsOf(rate);
   args.push(numbers[0]);
   args.push(numbers[1]);
-  args.push(numbers[2]);
+  args.push(rate.algorithm === "calendar-window" ? presentMoments(rate) : numbers[2]);
   args.push(cost === 1 ? "1" : whole(cost));
+}
+
+function presentMoments(window: CalendarWindow): string {
+  followWindow(window, nowUs());
+  return windowMoments(window, whole);
 }
 
 function textsOf(rate: Rate): NumberTexts {

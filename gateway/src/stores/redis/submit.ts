@@ -1,6 +1,6 @@
 // Submits checks to Redis, and returns when there is a reply or the request has waited for long enough.
 
-import type { Algorithm } from "../../../../limiter/src/algorithms/limit.ts";
+import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { longestWaitMs } from "../../redis/patience.ts";
@@ -19,10 +19,11 @@ const { charge } = scripts as Record<"charge", Script>;
 /** Scripts for counters of one limit. */
 const chargeScripts = byAlgorithm("charge_");
 
-function byAlgorithm(prefix: string): Readonly<Record<Algorithm, Script>> {
+function byAlgorithm(prefix: string): Readonly<Record<Rate["algorithm"], Script>> {
   return {
     "token-bucket": scripts[`${prefix}token_bucket`] as Script,
     "fixed-window": scripts[`${prefix}fixed_window`] as Script,
+    "calendar-window": scripts[`${prefix}calendar_window`] as Script,
     "sliding-window": scripts[`${prefix}sliding_window`] as Script,
     "sliding-log": scripts[`${prefix}sliding_log`] as Script,
     "leaky-bucket": scripts[`${prefix}leaky_bucket`] as Script,

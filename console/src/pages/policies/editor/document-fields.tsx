@@ -30,6 +30,8 @@ type FieldName =
   | "exemptAddresses"
   | "exemptKeys"
   | "timezone"
+  | "anchor"
+  | "windowTimezone"
   | "windows"
   | "overrideKey"
   | "overrideMode"
@@ -86,12 +88,17 @@ export function Text({ required = false, ...place }: Place & { required?: boolea
 }
 
 export function Units(place: Place) {
+  return <NumberOrText {...place} inputMode="numeric" />;
+}
+
+/** A number in digits is one in the document; everything else is a text. */
+export function NumberOrText({ inputMode = "text", ...place }: Place & { inputMode?: "numeric" | "text" }) {
   const { value, set, ...field } = usePlace(place);
   const [text, type] = useTyped(value, textOfValue, numberOf, set);
   return (
     <Field {...field}>
       {(input) => (
-        <input {...input} type="text" inputMode="numeric" value={text} onChange={(e) => type(e.target.value)} />
+        <input {...input} type="text" inputMode={inputMode} value={text} onChange={(e) => type(e.target.value)} />
       )}
     </Field>
   );

@@ -1,9 +1,10 @@
 // The form for a policy: what most policies need at once, and what few need when it is asked for.
 
+import { calendarUnits } from "@sluice/limiter/document/calendar.ts";
 import { algorithms } from "@sluice/limiter/document/policy-shape.ts";
 import { useTranslations } from "use-intl";
 import { modes } from "../policy-filter.ts";
-import { Choice, type FormProps, Lines, Text, Units } from "./document-fields.tsx";
+import { Choice, type FormProps, Lines, NumberOrText, Text, Units } from "./document-fields.tsx";
 import type { Json } from "./draft.ts";
 import { MoreFields } from "./more-fields.tsx";
 import { OnLimitFields } from "./on-limit-fields.tsx";
@@ -102,6 +103,8 @@ function LimitFields({
         ) : (
           <Text {...form} at={`${at}.window`} required />
         )}
+        {isCalendar(limit?.["window"]) ? <Text {...form} at={`${at}.timezone`} word="windowTimezone" /> : null}
+        {hasAnchor(limit?.["window"]) ? <NumberOrText {...form} at={`${at}.anchor`} /> : null}
         {hasBurst ? <Units {...form} at={`${at}.burst`} /> : null}
         {isOnly ? null : <Text {...form} at={`${at}.name`} />}
       </div>
@@ -121,4 +124,13 @@ function LimitFields({
       )}
     </div>
   );
+}
+
+function isCalendar(window: unknown): boolean {
+  return typeof window === "string" && calendarUnits.includes(window);
+}
+
+/** The other windows of the calendar begin with the first moment of their hour or day. */
+function hasAnchor(window: unknown): boolean {
+  return window === "week" || window === "month" || window === "year";
 }
