@@ -97,7 +97,9 @@ it("a URL looks a key up only if it is a list of texts", () => {
 });
 
 describe("a stored policy", () => {
-  const limits = [{ algorithm: "fixed-window", quota: 1, window: "1h" }] as unknown as StoredPolicy["limits"];
+  const limits = [{ algorithm: "fixed-window", quota: 1, window: "1h" }] as unknown as NonNullable<
+    StoredPolicy["limits"]
+  >;
   it("has the defaults of what it leaves out", () => {
     expect(termsOf({ name: "p", limits })).toMatchObject({
       mode: "enforce",
@@ -106,6 +108,10 @@ describe("a stored policy", () => {
       limits: [{ name: "default" }],
     });
     expect(termsOf({ name: "p", limits, cost: { from: "header:x", default: 3 } }).cost).toBe(3);
+  });
+  it("with plans has the limits of its default plan", () => {
+    const plans = { free: limits, pro: [] };
+    expect(termsOf({ name: "p", plans, planBy: "jwt:plan", defaultPlan: "free" }).limits).toMatchObject([{ quota: 1 }]);
   });
   it("has the content of its templates, and each template its policies", () => {
     const document = { name: "p", limits, onLimit: { template: "polite" }, cost: { template: "gone" } };

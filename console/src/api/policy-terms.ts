@@ -3,18 +3,23 @@
 import type { Schemas } from "./client.ts";
 
 /** As it is stored: the description of the API names what policies are with all defaults. */
-export type StoredPolicy = Partial<Schemas["Policy"]> & Pick<Schemas["Policy"], "name" | "limits">;
+export type StoredPolicy = Partial<Schemas["Policy"]> & Pick<Schemas["Policy"], "name">;
+
+type Limits = NonNullable<Schemas["Policy"]["limits"]>;
 
 export interface PolicyTerms {
   readonly name: string;
   readonly mode: "enforce" | "shadow" | "off";
   readonly key: readonly string[];
-  readonly limits: readonly (Schemas["Policy"]["limits"][number] & { readonly name: string })[];
+  /** With plans: those of the default plan. */
+  readonly limits: readonly (Limits[number] & { readonly name: string })[];
   /** What a request takes that states no cost. A template's is not known here, and counts as one. */
   readonly cost: number;
 }
 
-export function termsOf({ name, mode = "enforce", key = [], limits, cost = 1 }: StoredPolicy): PolicyTerms {
+export function termsOf(policy: StoredPolicy): PolicyTerms {
+  const { name, mode = "enforce", key = [], plans = {}, defaultPlan = "", cost = 1 } = policy;
+  const limits = policy.limits ?? plans[defaultPlan] ?? [];
   return {
     name,
     mode,

@@ -87,13 +87,17 @@ export const bansQuery = (app: string) =>
   });
 
 /** Every look is in the audit trail, so it is asked once, and again only if somebody says so. */
-export const counterQuery = (app: string, policy: string, key: readonly string[]) =>
+/** @param plan whose limits are meant; undefined: the policy has no plans, or its key or its default plan says */
+export const counterQuery = (app: string, policy: string, key: readonly string[], plan?: string) =>
   queryOptions({
-    queryKey: ["counter", app, policy, key],
+    queryKey: ["counter", app, policy, key, plan],
     queryFn: ({ signal }) =>
       answerOf(
         api.GET("/api/v1/apps/{app}/counters", {
-          params: { path: { app }, query: { policy, key: [JSON.stringify(key)], literal: true } },
+          params: {
+            path: { app },
+            query: { policy, key: [JSON.stringify(key)], literal: true, ...(plan === undefined ? {} : { plan }) },
+          },
           signal,
         }),
       ),

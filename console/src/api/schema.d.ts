@@ -517,7 +517,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -546,6 +546,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -682,7 +715,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -711,6 +744,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -847,7 +913,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -876,6 +942,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -1062,7 +1161,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -1091,6 +1190,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -1227,7 +1359,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -1256,6 +1388,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -1480,7 +1645,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -1509,6 +1674,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -1645,7 +1843,7 @@ export interface paths {
                          * @enum {string}
                          */
                         onMissingKey?: "skip" | "deny" | "shared";
-                        limits: {
+                        limits?: {
                             /** @default default */
                             name?: string;
                             /** @enum {string} */
@@ -1674,6 +1872,39 @@ export interface paths {
                              */
                             ttl?: string;
                         }[];
+                        plans?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                        planBy?: string;
+                        defaultPlan?: string;
                         /** @default 1 */
                         cost?: (number | {
                             from: string;
@@ -3264,6 +3495,7 @@ export interface paths {
                 query: {
                     policy: string;
                     key?: string | string[];
+                    plan?: string;
                     literal?: boolean;
                 };
                 header?: never;
@@ -3311,6 +3543,7 @@ export interface paths {
                         policy: string;
                         /** @default [] */
                         key?: string[];
+                        plan?: string;
                         limit?: string;
                         units: number;
                     };
@@ -3318,6 +3551,7 @@ export interface paths {
                         policy: string;
                         /** @default [] */
                         key?: string[];
+                        plan?: string;
                         limit?: string;
                         units: number;
                     };
@@ -3348,6 +3582,7 @@ export interface paths {
                 query: {
                     policy: string;
                     key?: string | string[];
+                    plan?: string;
                     literal?: boolean;
                 };
                 header?: never;
@@ -3633,7 +3868,7 @@ export interface components {
              * @enum {string}
              */
             onMissingKey: "skip" | "deny" | "shared";
-            limits: {
+            limits?: {
                 /** @default default */
                 name: string;
                 /** @enum {string} */
@@ -3662,6 +3897,39 @@ export interface components {
                  */
                 ttl?: string;
             }[];
+            plans?: {
+                [key: string]: {
+                    /** @default default */
+                    name: string;
+                    /** @enum {string} */
+                    algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                    quota: number;
+                    window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                    timezone?: string;
+                    anchor?: number | string;
+                    burst?: number;
+                    /**
+                     * @example 500ms
+                     * @example 30s
+                     * @example 1d
+                     */
+                    precision?: string;
+                    /**
+                     * @example 500ms
+                     * @example 30s
+                     * @example 1d
+                     */
+                    maxDelay?: string;
+                    /**
+                     * @example 500ms
+                     * @example 30s
+                     * @example 1d
+                     */
+                    ttl?: string;
+                }[];
+            };
+            planBy?: string;
+            defaultPlan?: string;
             /** @default 1 */
             cost: (number | {
                 from: string;

@@ -6,6 +6,8 @@ import {
   isExemptAddress,
   isExemptKey,
   overrideFor,
+  planOfKey,
+  policyInPlan,
 } from "../../../limiter/src/compiled/compile.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
@@ -25,7 +27,8 @@ export function appliedTo(policy: CompiledPolicy, trafficKey: TrafficKey): Appli
     return onMissingKey === "deny" && mode === "enforce" ? "denied" : "ignored";
   }
   if (isExemptKey(policy, values)) return "ignored";
-  const applied = overrideFor(policy, values) ?? policy;
+  // Of a plan that is not part of the key, the traffic says nothing: the default plan is played.
+  const applied = overrideFor(policy, values) ?? policyInPlan(policy, planOfKey(policy, values));
   return applied.policy.mode === "off" ? "ignored" : { policy: applied, counter: JSON.stringify(values) };
 }
 

@@ -2,7 +2,13 @@
 // two, header for header and byte for byte.
 
 import type { Decision } from "../../../limiter/src/algorithms/decision.ts";
-import { type CompiledPolicy, compilePolicy, overrideFor } from "../../../limiter/src/compiled/compile.ts";
+import {
+  type CompiledPolicy,
+  compilePolicy,
+  overrideFor,
+  planOfKey,
+  policyInPlan,
+} from "../../../limiter/src/compiled/compile.ts";
 import type { HeaderLines, Reject } from "../../../limiter/src/document/on-limit.ts";
 import type { Policy } from "../../../limiter/src/document/policy.ts";
 import {
@@ -12,7 +18,7 @@ import {
   retryAfterSeconds,
   wholeSeconds,
 } from "../../../limiter/src/header-values.ts";
-import { type Decisions, outcomes } from "./simulate.ts";
+import { type Decisions, limitNames, outcomes } from "./simulate.ts";
 
 /** What the gateway's setting SLUICE_HEADERS says. */
 export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
@@ -39,7 +45,7 @@ export function responseTo(
   style: HeaderStyle,
 ): ClientResponse | undefined {
   const base = compilePolicy("forecast", { ...policy, schedule: undefined });
-  const compiled = overrideFor(base, keyValues) ?? base;
+  const compiled = overrideFor(base, keyValues) ?? policyInPlan(base, planOfKey(base, keyValues));
   const outcome = outcomes[decisions.outcome[index] as number];
   if (outcome === "denied") return denied(compiled, keyValues);
   if (outcome === "ignored" || compiled.policy.mode !== "enforce") return served([]);
@@ -51,7 +57,7 @@ export function responseTo(
     resetAfterUs: decisions.resetAfterUs[index] as number,
     delayUs: 0,
   };
-  const name = compiled.limits[decisions.limitIndex[index] as number]?.name as string;
+  const name = limitNames(base)[decisions.limitIndex[index] as number] as string;
   const told = limitHeaders(style, compiled, name, decision);
   if (outcome !== "refused") return served(told);
   const { onLimit } = compiled.policy;

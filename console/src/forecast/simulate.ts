@@ -4,7 +4,7 @@
 // A gateway's clock advances in steps of a millisecond, and so does the one here.
 
 import { type Decision, never } from "../../../limiter/src/algorithms/decision.ts";
-import { type CompiledPolicy, compilePolicy } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledLimit, type CompiledPolicy, compilePolicy } from "../../../limiter/src/compiled/compile.ts";
 import {
   clearMerged,
   type MergedDecision,
@@ -106,6 +106,12 @@ export function simulate(policy: Policy, traffic: Traffic, options: SimulationOp
   return new Run(compiled, traffic, options).finish();
 }
 
+/** Returns the names of the limits of all plans, each once: what `limitIndex` counts in. */
+export function limitNames({ limits, plans }: CompiledPolicy): readonly string[] {
+  const lists = [limits, ...Object.values(plans?.policies ?? {}).map((policy) => policy.limits)];
+  return [...new Set(lists.flat().map(({ name }) => name))];
+}
+
 /** Requests that wait for the units of one key, as in gateway/src/charging/delay.ts. */
 interface Queue {
   readonly waiting: WaitingRequest[];
@@ -134,6 +140,7 @@ class Run {
   readonly #decisions: Decisions | undefined;
   readonly #bins: Bins;
   readonly #counts = new Float64Array(outcomes.length);
+  readonly #limits: readonly string[];
   readonly #refusedBy: number[];
   #waiting = 0;
   #firstRefusal: Refusal | undefined;
@@ -146,7 +153,8 @@ class Run {
     this.#policy = policy;
     this.#traffic = traffic;
     this.#options = options;
-    this.#refusedBy = policy.limits.map(() => 0);
+    this.#limits = limitNames(policy);
+    this.#refusedBy = this.#limits.map(() => 0);
     const column = () => new Uint32Array(binCount);
     this.#bins = {
       fromUs,
@@ -201,7 +209,7 @@ class Run {
       bins: this.#bins,
       totals,
       firstRefusal: this.#firstRefusal,
-      refusedBy: this.#policy.limits.map(({ name }, i) => ({ limit: name, requests: this.#refusedBy[i] as number })),
+      refusedBy: this.#limits.map((limit, i) => ({ limit, requests: this.#refusedBy[i] as number })),
       longestDelayUs: this.#longestDelayUs,
       decisions: this.#decisions,
     };
@@ -338,7 +346,9 @@ class Run {
   #noteRefusal(index: number, state: KeyState): undefined {
     const { policy, counters } = state;
     for (let i = 0; i < counters.length; i++) {
-      if (counters[i]?.allowed === false) this.#refusedBy[i] = (this.#refusedBy[i] as number) + 1;
+      if (counters[i]?.allowed !== false) continue;
+      const place = this.#limits.indexOf((policy.limits[i] as CompiledLimit).name);
+      this.#refusedBy[place] = (this.#refusedBy[place] as number) + 1;
     }
     // One that waits is refused later than others that came after it.
     const atUs = this.#traffic.atUs[index] as number;
@@ -357,7 +367,7 @@ class Run {
     if (decisions === undefined) return;
     decisions.outcome[index] = code;
     if (merged === undefined) return;
-    decisions.limitIndex[index] = this.#policy.limits.findIndex(({ name }) => name === merged.limitName);
+    decisions.limitIndex[index] = this.#limits.indexOf(merged.limitName);
     const shown: Decision = merged.decision;
     decisions.limit[index] = shown.limit;
     decisions.remaining[index] = shown.remaining;
@@ -365,7 +375,8 @@ class Run {
     decisions.resetAfterUs[index] = shown.resetAfterUs;
     decisions.delayUs[index] = delayUs;
     let violated = 0;
-    for (const name of merged.violated) violated |= 1 << this.#policy.limits.findIndex((limit) => limit.name === name);
+    const { limits } = merged.policy ?? this.#policy;
+    for (const name of merged.violated) violated |= 1 << limits.findIndex((limit) => limit.name === name);
     decisions.violated[index] = violated;
   }
 

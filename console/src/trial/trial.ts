@@ -1,9 +1,16 @@
 // Which policies a request meets and how they apply to it; for those that it does not meet, why not. By the rules of a gateway
 // (limiter/src/index, gateway/src/request/applicability.ts), read from the policies' documents one by one.
 
-import { compilePolicy, isExemptAddress, isExemptKey, overrideFor } from "@sluice/limiter/compiled/compile.ts";
+import {
+  type CompiledPolicy,
+  compilePolicy,
+  hasPlan,
+  isExemptAddress,
+  isExemptKey,
+  overrideFor,
+} from "@sluice/limiter/compiled/compile.ts";
 import { costFrom } from "@sluice/limiter/document/cost.ts";
-import type { Mode, Policy } from "@sluice/limiter/document/policy.ts";
+import type { Mode, Plans, Policy } from "@sluice/limiter/document/policy.ts";
 import { isOpen } from "@sluice/limiter/document/schedule.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { keyPartText } from "@sluice/limiter/key/key-part.ts";
@@ -41,6 +48,8 @@ export type Trial =
       readonly cost: number;
       /** Whether limits of an override apply. */
       readonly isOverridden: boolean;
+      /** The plan that applies. Undefined: the policy has none, or an override applies. */
+      readonly plan: string | undefined;
     }
   /** The gateway answers 400 or 403 at once. */
   | {
@@ -94,7 +103,7 @@ function matchesPath(pattern: string, path: string): boolean {
 
 function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number): Trial {
   const passedBy = (why: Reason, what = "") => ({ outcome: "passed-by", why, what }) as const;
-  const { mode, key, onMissingKey, costSource } = policy;
+  const { mode, key, onMissingKey, costSource, plans } = policy;
   // A policy in shadow mode refuses nothing.
   const refused = (why: DenialReason, what: string): Trial =>
     mode === "enforce" ? { outcome: "denied", why, what } : passedBy(why, what);
@@ -126,7 +135,13 @@ function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number): Tria
     key: values,
     cost,
     isOverridden: override !== undefined,
+    plan: override === undefined && plans !== undefined ? planFor(compiled, plans, request) : undefined,
   };
+}
+
+function planFor(compiled: CompiledPolicy, { by, default: otherwise }: Plans, request: MadeUpRequest): string {
+  const named = partValue(by, request);
+  return named.state === "value" && hasPlan(compiled, named.value) ? named.value : otherwise;
 }
 
 /** @returns undefined: the request states an invalid cost */

@@ -31,6 +31,12 @@ export const expectations: Readonly<Record<string, string>> = {
   'a host name in lower case without a port, or "*." and one': '不含端口的小写主机名，或 "*." 加主机名',
   'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "form:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"':
     '键的组成部分："ip"、"ip/0…32/0…128"、"path"、"host"、"method"、"header:名称"、"cookie:名称"、"query:名称"、"form:名称"、"jwt:声明"、"var:名称" 或 "const:文本"',
+  "a list of {} to {}, or plans": "{} 到 {} 项的列表，或 plans",
+  "one of the plans: {}": "以下套餐之一：{}",
+  "nothing, or plans": "不填，或使用 plans",
+  "nothing: each of the plans has its limits": "不填：每个套餐都有自己的限制",
+  'what names the plan, like "jwt:plan"': '套餐的来源，例如 "jwt:plan"',
+  "exact, with plans": "exact（使用套餐时）",
   "a list of {} to {}": "{} 到 {} 项的列表",
   "a list of {}: a pattern for each part of the policy's key": "{} 项的列表：策略键的每个部分各一个模式",
   "a list of {}": "{} 项的列表",

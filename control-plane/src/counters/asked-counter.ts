@@ -2,7 +2,14 @@
 // read them from a request.
 
 import { createHash } from "node:crypto";
-import { type CompiledPolicy, compilePolicy, overrideFor } from "@sluice/limiter/compiled/compile.ts";
+import {
+  type CompiledPolicy,
+  compilePolicy,
+  hasPlan,
+  overrideFor,
+  planOfKey,
+  policyInPlan,
+} from "@sluice/limiter/compiled/compile.ts";
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
 import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
@@ -13,9 +20,9 @@ import { resolveTemplates, type Templates } from "../templates/resolve-templates
 import { withZones } from "../zones/policy-zones.ts";
 
 export interface AskedCounter {
-  /** The policy that applies to the key: the policy itself, or the override that matches its values. */
+  /** The policy that applies to the key: the policy itself, one of its plans, or the override that matches its values. */
   readonly policy: CompiledPolicy;
-  /** All policies that may have counters of the key: the policy itself, and the override. */
+  /** All policies that may have counters of the key: the policy itself, its plans, and the override. */
   readonly policies: readonly CompiledPolicy[];
   /** Key values in the order of the key's parts. */
   readonly values: readonly string[];
@@ -28,7 +35,8 @@ export interface AskedCounter {
  * @param key one value for each part of the policy's key, as a request would have it
  * @param literal whether a * at the end of a value is part of the value. In other places it stands for any value: a caller
  * who does not set this may mean that, and would get the counter of a key that nobody has
- * @throws ApiError invalid-request with the problems of the key
+ * @param plan the plan whose limits are meant; undefined: the one that the key names, or the default plan
+ * @throws ApiError invalid-request with the problems of the key and the plan
  */
 export function askedCounter(
   app: string,
@@ -36,6 +44,7 @@ export function askedCounter(
   templates: Templates,
   key: readonly string[],
   literal: boolean,
+  plan: string | undefined,
 ): AskedCounter {
   const resolved = JSON.stringify(resolveTemplates(document, templates).document);
   const { sent, zones } = withZones(resolved, Math.floor(Date.now() / 1000));
@@ -46,12 +55,26 @@ export function askedCounter(
   const transitions = Object.fromEntries(zones.map((zone) => [zone.name, zone.transitions]));
   const compiled = compilePolicy(app, { ...policy, schedule: undefined }, transitions);
   const override = overrideFor(compiled, values);
+  refuseUnknownPlan(compiled, plan);
   return {
-    policy: override ?? compiled,
-    policies: override === undefined ? [compiled] : [compiled, override],
+    policy: override ?? policyInPlan(compiled, plan ?? planOfKey(compiled, values)),
+    policies: [
+      compiled,
+      ...Object.values(compiled.plans?.policies ?? {}),
+      ...(override === undefined ? [] : [override]),
+    ],
     values,
     keyValues: encodeKeyValues(values, values.length, sha1Hex),
   };
+}
+
+function refuseUnknownPlan(policy: CompiledPolicy, plan: string | undefined): void {
+  if (plan === undefined || hasPlan(policy, plan)) return;
+  const expected =
+    policy.plans === undefined
+      ? "nothing: the policy has no plans"
+      : `one of the policy's plans: ${[policy.plans.default, ...Object.keys(policy.plans.policies)].join(", ")}`;
+  refuseProblems([{ path: "plan", expected, got: describeValue(plan) }]);
 }
 
 const oneAddress = "one IP address: neither a network nor *, which stands for no other values here";

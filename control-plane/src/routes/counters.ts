@@ -27,11 +27,11 @@ const refuses = ["app-not-found", "policy-not-found", "redis-unavailable"] as co
 
 interface OneCounter {
   Params: { app: string };
-  Querystring: { policy: string; key?: string | readonly string[]; literal: boolean };
+  Querystring: { policy: string; key?: string | readonly string[]; plan?: string; literal: boolean };
 }
 
 /** The operation on the counter before it is read. */
-type Change = Pick<CounterOrder, "limit" | "units"> & { readonly do: CounterOrder["do"] };
+type Change = Pick<CounterOrder, "plan" | "limit" | "units"> & { readonly do: CounterOrder["do"] };
 
 export default async function counterRoutes(app: FastifyInstance): Promise<void> {
   app.get<OneCounter>(
@@ -48,9 +48,10 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { params, query } = request;
-      const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
+      const { policy, key, literal, plan } = query;
+      const asked = await find(params.app, policy, readKey(key), literal, plan);
       await note(request, params.app, asked, "read-counter");
-      return carryOut(params.app, asked, { do: "read" });
+      return carryOut(params.app, asked, { do: "read", ...planOf(plan) });
     },
   );
 
@@ -68,9 +69,10 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { params, query } = request;
-      const asked = await find(params.app, query.policy, readKey(query.key), query.literal);
+      const { policy, key, literal, plan } = query;
+      const asked = await find(params.app, policy, readKey(key), literal, plan);
       await note(request, params.app, asked, "reset-counter");
-      return carryOut(params.app, asked, { do: "forget" });
+      return carryOut(params.app, asked, { do: "forget", ...planOf(plan) });
     },
   );
 
@@ -89,19 +91,25 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { app: name } = request.params;
-      const { policy, key = [], limit, units } = readBody<TopUpBody>(topUpShape, request.body);
-      const asked = await find(name, policy, key, request.query.literal);
+      const { policy, key = [], plan, limit, units } = readBody<TopUpBody>(topUpShape, request.body);
+      const asked = await find(name, policy, key, request.query.literal, plan);
       refuseUntoppable(asked, limit);
       const given = { units, ...(limit === undefined ? {} : { limit }) };
       await note(request, name, asked, "top-up-counter", given);
-      return carryOut(name, asked, { do: "top-up", ...given });
+      return carryOut(name, asked, { do: "top-up", ...given, ...planOf(plan) });
     },
   );
 
   /** @throws ApiError app-not-found, policy-not-found, invalid-request */
-  async function find(name: string, policy: string, key: readonly string[], literal: boolean): Promise<AskedCounter> {
+  async function find(
+    name: string,
+    policy: string,
+    key: readonly string[],
+    literal: boolean,
+    plan: string | undefined,
+  ): Promise<AskedCounter> {
     const { document } = await getPolicy(app.database, name, policy);
-    return askedCounter(name, document, await readTemplates(app.database, name), key, literal);
+    return askedCounter(name, document, await readTemplates(app.database, name), key, literal, plan);
   }
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {
@@ -215,4 +223,8 @@ function shown(
 function shownLimit({ name, capacity, remaining, resetAfterUs }: CounterReading) {
   const resetAfter = isEndless({ resetAfterUs }) ? null : Math.ceil(resetAfterUs / 1_000_000);
   return { name, limit: capacity, used: Math.max(0, capacity - remaining), remaining, resetAfter };
+}
+
+function planOf(plan: string | undefined): Pick<CounterOrder, "plan"> {
+  return plan === undefined ? {} : { plan };
 }

@@ -24,12 +24,19 @@ export const counterQuery = {
       'One value for each part of the policy\'s key, in its order: key=a&key=b, or a JSON list, key=["a","b"]. A single value that begins with [ is read as a JSON list.',
     "x-expected": "a value for each part of the policy's key",
   },
+  plan: {
+    type: "string",
+    description:
+      "Of a policy with plans: the plan whose limits are meant. Absent: the plan that the key names, or the default plan.",
+    "x-expected": "the name of a plan, once",
+  },
   literal: literalParameter,
 } as const;
 
 export interface TopUpBody {
   readonly policy: string;
   readonly key?: readonly string[];
+  readonly plan?: string;
   readonly limit?: string;
   readonly units: number;
 }
@@ -47,6 +54,11 @@ export const topUpShape: Shape = {
       },
       description: "One value for each part of the policy's key, in its order.",
       default: [],
+    },
+    plan: {
+      shape: nameShape,
+      description:
+        "Of a policy with plans: the plan whose limits get the units. Absent: the plan that the key names, or the default plan.",
     },
     limit: { shape: nameShape, description: "Name of the limit to refund. Absent: every limit of the policy." },
     units: {

@@ -14,11 +14,11 @@ import { currentCaller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
 import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from "./decide.ts";
 import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
-import { readRequestedChecks, type Written } from "./requested-policy.ts";
+import { aPlan, readRequestedChecks, type Written } from "./requested-policy.ts";
 
-/** Eight key values, policy, cost, and one more to detect that there are too many. */
-const mostParameters = 11;
-const known = ["policy", "key", "cost"];
+/** Eight key values, policy, cost, plan, and one more to detect that there are too many. */
+const mostParameters = 12;
+const known = ["policy", "key", "cost", "plan"];
 
 type Parameter = string | true | (string | true)[] | undefined;
 
@@ -59,7 +59,7 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
   const [args, failure] = ngx.req.get_uri_args(mostParameters);
   const findings = noFindings();
   if (failure !== undefined) {
-    addProblem(findings, { path: "", expected: "policy, up to 8 of key, and cost", got: "more parameters" });
+    addProblem(findings, { path: "", expected: "policy, up to 8 of key, cost and plan", got: "more parameters" });
   }
   for (const name in args) {
     if (known.includes(name)) continue;
@@ -75,11 +75,15 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
   }
   const key = keyOf(args["key"], findings);
   const cost = costOf(args["cost"], findings);
+  const plan = args["plan"] as Parameter;
+  if (plan !== undefined && typeof plan !== "string") {
+    addProblem(findings, { path: "plan", expected: aPlan, got: describeValue(plan) });
+  }
   if (findings.problems.length > 0) {
     const detail = "This cannot be decided. Nothing was charged.";
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(findings) });
   }
-  return $multi({ policy: policy as string, key, cost, path: "" }, undefined);
+  return $multi({ policy: policy as string, key, cost, plan: plan as string | undefined, path: "" }, undefined);
 }
 
 function keyOf(parameter: Parameter, findings: Findings): string[] {

@@ -2,7 +2,7 @@
 // of the others are refunded.
 //
 // Checks of the same policy and key are decided together, as one with the sum of their costs. So a counter is charged once, and
-// the stores, which load and save each counter of a group, never get the same one twice.
+// the stores, which load and save each counter of a group, never get the same one twice. The first of them says the plan.
 //
 // Bans, exemptions, overrides and the schedule apply as they do to the gateway's own requests, by the key that the caller gives:
 // if the key has the part ip, its value is the client's address.
@@ -10,7 +10,7 @@
 // Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
 // none; a refusal on this node refunds them.
 
-import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledPolicy, planOfKey } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { admitTogether, forgetUndecided } from "../charging/admit.ts";
 import { refundAll } from "../charging/refunds.ts";
@@ -36,6 +36,8 @@ export interface RequestedCheck {
   /** The client's address, if the policy counts by it. */
   readonly address: string | undefined;
   readonly cost: number;
+  /** The plan that the caller names. Undefined: none. */
+  readonly plan: string | undefined;
 }
 
 /** Why the limits did not decide. */
@@ -162,14 +164,14 @@ function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], disti
 }
 
 /** Also fills `applied`. */
-function reasonOf({ policy, values, keyValues, address }: RequestedCheck): Reason | undefined {
+function reasonOf({ policy, values, keyValues, address, plan }: RequestedCheck): Reason | undefined {
   const { mode } = policy.policy;
   applied.policy = policy;
   if (address !== undefined && isBannedEverywhere(address)) return "banned";
   const before = applicabilityToAddress(policy, address);
   if (before !== "applies") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
-  const applicability = applicabilityToKey(policy, values, applied);
+  const applicability = applicabilityToKey(policy, values, plan ?? planOfKey(policy, values), applied);
   if (applicability !== "applies") return applicability;
   return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }

@@ -7,7 +7,7 @@ import { addProblem, type Findings, listProblems, noFindings } from "../../../li
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
 import type { CheckError } from "./check-errors.ts";
-import type { Written } from "./requested-policy.ts";
+import { aPlan, type Written } from "./requested-policy.ts";
 
 export const mostBodyBytes = 65536;
 const mostChecks = 100;
@@ -17,7 +17,7 @@ const mostCost = 2147483648;
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
 const fieldsOfRequest = ["checks"];
-const fieldsOfCheck = ["policy", "key", "cost"];
+const fieldsOfCheck = ["policy", "key", "cost", "plan"];
 
 export const aCost = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
@@ -80,7 +80,7 @@ function readCheck(check: unknown, path: string, written: Written[], findings: F
   }
   const before = findings.problems.length;
   const fields = countKnown(check, fieldsOfCheck, `${path}.`, findings);
-  const { policy, key, cost } = check;
+  const { policy, key, cost, plan } = check;
   if (typeof policy !== "string" || policy === "") {
     addProblem(findings, { path: `${path}.policy`, expected: aPolicy, got: describeValue(policy) });
   }
@@ -88,11 +88,15 @@ function readCheck(check: unknown, path: string, written: Written[], findings: F
   if (cost !== undefined && !isCost(cost)) {
     addProblem(findings, { path: `${path}.cost`, expected: aCost, got: describeValue(cost) });
   }
+  if (plan !== undefined && typeof plan !== "string") {
+    addProblem(findings, { path: `${path}.plan`, expected: aPlan, got: describeValue(plan) });
+  }
   if (findings.problems.length === before) {
     written.push({
       policy: policy as string,
       key: (key ?? noValues) as string[],
       cost: cost as number | undefined,
+      plan: plan as string | undefined,
       path: `${path}.`,
     });
   }

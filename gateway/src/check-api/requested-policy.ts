@@ -1,7 +1,7 @@
 // Translates what a caller wrote into what is decided: the policy of its app, and the key values as the gateway would have read
 // them from a request.
 
-import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledPolicy, hasPlan, planOfKey, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
@@ -14,12 +14,16 @@ import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";
 
+export const aPlan = "the name of one of the policy's plans";
+
 /** One check as the caller wrote it; its types are valid. */
 export interface Written {
   readonly policy: string;
   readonly key: readonly string[];
   /** Undefined: the policy's cost. */
   readonly cost: number | undefined;
+  /** Undefined: the plan that the key names, or the default plan. */
+  readonly plan: string | undefined;
   /** The place in the request: "checks[0].", or "" if the check is the whole request. */
   readonly path: string;
 }
@@ -52,8 +56,9 @@ export function readRequestedChecks(
   let counters = 0;
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
-    const { key, cost, path } = written[i] as Written;
-    if (policy.policy.holdsSlots) {
+    const { key, cost, plan, path } = written[i] as Written;
+    const inPlan = policyInPlan(policy, plan ?? planOfKey(policy, key));
+    if (inPlan.policy.holdsSlots) {
       const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
@@ -63,8 +68,9 @@ export function readRequestedChecks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
-    counters += policy.limits.length;
-    requested.push(requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong));
+    counters += inPlan.limits.length;
+    checkPlan(policy, plan, path, wrong);
+    requested.push({ ...requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong), plan });
   }
   if (unaskable.problems.length > 0) {
     const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
@@ -78,7 +84,7 @@ export function readRequestedChecks(
     });
   }
   if (wrong.problems.length > 0) {
-    const detail = "The key is not what the policy counts by. Nothing was charged.";
+    const detail = "The policy does not count by this. Nothing was charged.";
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
   }
   return $multi(requested, undefined);
@@ -94,6 +100,13 @@ function policyFor({ app }: Caller, name: string): CompiledPolicy | undefined {
   return sharedWith?.includes(app) === true ? policy : undefined;
 }
 
+/** A plan that a caller misspells would quietly be the default plan. */
+function checkPlan(policy: CompiledPolicy, plan: string | undefined, path: string, wrong: Findings): void {
+  if (plan === undefined || hasPlan(policy, plan)) return;
+  const expected = policy.plans === undefined ? "nothing: the policy has no plans" : aPlan;
+  addProblem(wrong, { path: `${path}plan`, expected, got: describeValue(plan) });
+}
+
 /** @param wrong receives what is wrong with the key */
 function requestedCheckOf(
   policy: CompiledPolicy,
@@ -101,7 +114,7 @@ function requestedCheckOf(
   cost: number,
   path: string,
   wrong: Findings,
-): RequestedCheck {
+): Omit<RequestedCheck, "plan"> {
   const parts = policy.policy.key;
   const count = parts.length;
   if (key.length !== count) {

@@ -1,6 +1,7 @@
 // An operator's orders about one counter, executed on this nginx: it is read, forgotten or topped up.
 
-import { overrideFor } from "../../../limiter/src/compiled/compile.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import { overrideFor, planOfKey, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { policyNamed } from "../../../limiter/src/state/policy-state.ts";
@@ -11,14 +12,17 @@ import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
 
 export type CounterMessage = Extract<ControlMessage, { type: "counter" }>;
 
+/** In Lua, what is absent cannot be iterated over. */
+const noPlans: Readonly<Record<string, never>> = emptyTable();
 const actions = ["read", "forget", "top-up"];
 
 /** Returns whether the message is an order as control planes write it. @param message of type counter, as decoded from JSON */
 export function isCounterOrder(message: unknown): message is CounterMessage {
-  const { id, do: action, app, policy, key, limit, units } = message as Record<string, unknown>;
+  const { id, do: action, app, policy, key, plan, limit, units } = message as Record<string, unknown>;
   if (!isWhole(id) || !isText(action) || !actions.includes(action) || !isText(app) || !isText(policy)) return false;
   if (typeof key !== "object" || !(key as unknown[]).every((value) => isText(value))) return false;
   if (limit !== undefined && !isText(limit)) return false;
+  if (plan !== undefined && !isText(plan)) return false;
   // Earlier control planes send units with each order about a change; only a top-up uses them.
   return units === undefined ? action !== "top-up" : isWhole(units) && units > 0;
 }
@@ -33,15 +37,19 @@ function isWhole(value: unknown): value is number {
 }
 
 /** @returns the answer. May yield if workers must agree. */
-export function obey({ id, do: what, app, policy: name, key, limit, units }: CounterMessage): GatewayMessage {
+export function obey({ id, do: what, app, policy: name, key, plan, limit, units }: CounterMessage): GatewayMessage {
   const policy = policyNamed(currentState(), app, name);
   // If the policy was just edited, its key may differ from the one that the control plane used.
   if (policy === undefined || policy.policy.key.length !== key.length) return { type: "counter", id };
   const keyValues = encodeKeyValues(key, key.length, sha1Hex);
-  const applied = overrideFor(policy, key) ?? policy;
+  const applied = overrideFor(policy, key) ?? policyInPlan(policy, plan ?? planOfKey(policy, key));
   if (what === "forget") {
     counterChanged(policy, keyValues);
     if (applied !== policy) counterChanged(applied, keyValues);
+    // Nobody knows what the key has used under which of its plans.
+    for (const other in policy.plans?.policies ?? noPlans) {
+      counterChanged(policyInPlan(policy, other), keyValues);
+    }
   } else if (what === "top-up") {
     topUpOnNode(applied, keyValues, limit, units ?? 0);
   }

@@ -1,4 +1,4 @@
-// Determines whether and how a policy that matches applies to the request: by bans, schedule, exemptions, overrides and the cost
+// Determines whether and how a policy that matches applies to the request: by bans, schedule, exemptions, overrides, plans and the cost
 // that the request states. A policy with none of these costs a few field reads.
 
 import { isBannedAddress, isBannedKey, type PolicyBans } from "../../../limiter/src/compiled/bans.ts";
@@ -7,6 +7,7 @@ import {
   isExemptAddress,
   isExemptKey,
   overrideFor,
+  policyInPlan,
 } from "../../../limiter/src/compiled/compile.ts";
 import { type CostSource, costFrom } from "../../../limiter/src/document/cost.ts";
 import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limiter/src/document/schedule.ts";
@@ -16,7 +17,7 @@ import { weakTable } from "../runtime/tables.ts";
 import { currentState } from "../snapshot/current.ts";
 import { pricedPolicy } from "./costs.ts";
 import { readFormBody } from "./form-value.ts";
-import { rawKeyValues, readKeyValues } from "./key-values.ts";
+import { rawKeyValues, readKeyValues, readPlan } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
@@ -58,7 +59,9 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
   const keyValues = readKeyValues(policy.policy);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
-  const applicability = applicabilityToKey(policy, rawKeyValues, applied);
+  const { plans } = policy;
+  const plan = plans === undefined ? undefined : readPlan(plans.by);
+  const applicability = applicabilityToKey(policy, rawKeyValues, plan, applied);
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;
   const { costSource } = policy.policy;
@@ -100,18 +103,21 @@ export function applicabilityToAddress(policy: CompiledPolicy, address: string |
  * Evaluates the rest when the key is known.
  *
  * @param values in the key's order, not encoded
+ * @param plan that the request has; undefined: it names none
  * @param applied receives the policy as it applies to this request, if it does
  */
 export function applicabilityToKey(
   policy: CompiledPolicy,
   values: readonly string[],
+  plan: string | undefined,
   applied: AppliedPolicy,
 ): ClientApplicability {
   const { exempt, overrides } = policy;
   const bans = enforcedBans(policy);
   if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
   if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
-  applied.policy = overrides === undefined ? policy : (overrideFor(policy, values) ?? policy);
+  const override = overrides === undefined ? undefined : overrideFor(policy, values);
+  applied.policy = override ?? policyInPlan(policy, plan);
   return applied.policy.policy.mode === "off" ? "off" : "applies";
 }
 

@@ -47,6 +47,12 @@ export function readKeyValues(policy: Terms): Reading {
   return encodeKeyValues(rawKeyValues, count, sha1Hex);
 }
 
+/** Returns which plan the request names; undefined: none, or servers read different ones. */
+export function readPlan(by: KeyPart): string | undefined {
+  const value = readPart(by);
+  return value === false || value === "" ? undefined : value;
+}
+
 /** Not a switch, which the compiler to Lua turns into a loop that LuaJIT tries to trace on its own. */
 function readPart(part: KeyPart): Reading {
   const { source } = part;

@@ -7,7 +7,7 @@ import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import { followCalendar } from "../document/calendar.ts";
-import type { Exempt, Override, Policy } from "../document/policy.ts";
+import type { Exempt, Override, Plans, Policy } from "../document/policy.ts";
 import {
   type CompiledSchedule,
   compileSchedule,
@@ -16,7 +16,7 @@ import {
   type Zones,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
-import { keyPartText, readsForm } from "../key/key-part.ts";
+import { type KeyPart, keyPartText, readsForm } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { leaseParameters } from "../lease/holder.ts";
@@ -48,6 +48,10 @@ export interface CompiledPolicy {
   counts?: object | undefined;
   /** Absent: none. */
   readonly overrides?: CompiledOverrides;
+  /** Absent: none. The limits beside it are those of the default plan. */
+  readonly plans?: CompiledPlans;
+  /** Of a policy as one of its plans has it, and of its overrides: the limit after which all of them name their lock. */
+  readonly lockLimit?: CompiledLimit;
   /** Absent: none. */
   readonly bans?: PolicyBans;
   /** Absent: nobody. */
@@ -92,7 +96,7 @@ export interface Terms
   readonly holdsSlots: boolean;
   /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
-  /** The request's body is read before its key. Absent: it is not. */
+  /** The request's body is read before its key and its plan. Absent: it is not. */
   readonly readsForm?: true;
   /** Where its counters are. */
   readonly store: StoreName;
@@ -102,7 +106,7 @@ export interface Terms
   readonly fastPath: boolean;
 }
 
-export interface Written extends Pick<Policy, "limits" | "overrides" | "exempt" | "schedule"> {
+export interface Written extends Pick<Policy, "limits" | "plans" | "overrides" | "exempt" | "schedule"> {
   readonly methods: Policy["match"]["methods"];
   readonly headers: Policy["match"]["headers"];
 }
@@ -128,7 +132,8 @@ export interface CompiledLimit {
   /** The prefix and the suffix of the counters' keys. They tell this limit's counters from those of all other limits. */
   readonly counterFamily: string;
   /**
-   * For an override's own limits: the override's key. Absent: the limit is the policy's. Different owners never share cells.
+   * For an override's own limits: the override's key; for those of a plan: its name. Absent: the limit is the policy's. Different owners
+   * never share cells of the overflow.
    */
   readonly owner?: string | undefined;
   /** What the gateway begins the keys of this limit's counters on this node with. Undefined: none was needed yet. */
@@ -139,6 +144,17 @@ export interface CompiledLimit {
 export interface CompiledOverrides {
   readonly patterns: KeyPatterns;
   readonly policies: readonly CompiledPolicy[];
+}
+
+/** The same policy for requests of particular plans. */
+export interface CompiledPlans {
+  readonly by: KeyPart;
+  /** The part of the key that names the plan, too. Absent: none does. */
+  readonly keyPlace?: number;
+  /** The default plan, which is the policy itself. */
+  readonly default: string;
+  /** The other plans, by name. */
+  readonly policies: Readonly<Record<string, CompiledPolicy>>;
 }
 
 type Mutable<Record> = { -readonly [Name in keyof Record]: Record[Name] };
@@ -173,8 +189,12 @@ export function compilePolicy(
   if (bans !== undefined) compiled.bans = bans;
   if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
   if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
+  if (policy.plans !== undefined) compiled.lockLimit = limits[0] as CompiledLimit;
+  // Both are copies of what is there so far.
+  const plans = policy.plans === undefined ? undefined : compilePlans(compiled, policy, policy.plans, zones, pause);
   if (policy.overrides !== undefined)
     compiled.overrides = compileOverrides(compiled, policy, policy.overrides, zones, pause);
+  if (plans !== undefined) compiled.plans = plans;
   const written = writtenOf(policy);
   if (written !== undefined) compiled.written = written;
   return compiled;
@@ -207,6 +227,7 @@ export function policyOf({ name, policy, limits, match, written }: CompiledPolic
     key: policy.key,
     onMissingKey: policy.onMissingKey,
     limits: written?.limits ?? limits.map((limit) => limitOf(limit.name, limit.rate)),
+    ...(written?.plans === undefined ? {} : { plans: written.plans }),
     cost: policy.cost,
     costSource: policy.costSource,
     scope: policy.scope,
@@ -236,12 +257,14 @@ function limitOf(name: string, rate: Rate): Limit {
   };
 }
 
-function writtenOf({ limits, match, overrides, exempt, schedule }: Policy): Written | undefined {
+function writtenOf({ limits, match, plans, overrides, exempt, schedule }: Policy): Written | undefined {
   const { methods, headers } = match;
   let isPlain = methods.length === 0 && overrides === undefined && exempt === undefined && schedule === undefined;
   for (const _ in headers) isPlain = false;
   for (const limit of limits) if (limit.calendar !== undefined) isPlain = false;
-  return isPlain ? undefined : { limits, methods, headers, overrides, exempt, schedule };
+  const written = { limits, methods, headers, overrides, exempt, schedule };
+  if (plans !== undefined) return { ...written, plans };
+  return isPlain ? undefined : written;
 }
 
 /** @param hasBans whether the policy checks any */
@@ -251,11 +274,12 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   const store = storeOf(policy, limits);
   let holdsSlots = false;
   for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
-  const isPlain = !hasBans && !hasConditions(policy) && !readsForm(key);
+  const needsBody = readsForm(key) || policy.plans?.by.source === "form";
+  const isPlain = !hasBans && !hasConditions(policy) && !needsBody;
   const fastPath = !conditional && isPlain && mode === "enforce" && onLimit.action === "reject";
   // The texts in the middle contain no spaces.
   let name = `${mode} ${priority} ${onMissingKey} ${cost} ${scope} ${consistency} ${onStoreFailure} ${maxStoreWaitUs} `;
-  name += `${store} ${holdsSlots} ${conditional} ${fastPath} `;
+  name += `${store} ${holdsSlots} ${conditional} ${fastPath} ${needsBody} `;
   if (costSource !== undefined) name += textOfValue(costSource);
   if (sharedWith !== undefined) name += textOfValue(sharedWith);
   for (const part of key) name += textOfValue(keyPartText(part));
@@ -280,7 +304,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
       conditional,
       fastPath,
     };
-    if (readsForm(key)) made.readsForm = true;
+    if (needsBody) made.readsForm = true;
     if (consistency !== undefined) made.consistency = consistency;
     if (maxStoreWaitUs !== undefined) made.maxStoreWaitUs = maxStoreWaitUs;
     if (sharedWith !== undefined) made.sharedWith = sharedWith;
@@ -314,6 +338,30 @@ export function overrideFor(policy: CompiledPolicy, values: readonly string[]): 
   return place === undefined ? undefined : policies[place];
 }
 
+/**
+ * Returns which plan a key names, where the key is all that is known of a request.
+ *
+ * @param values in the key's order, not encoded
+ */
+export function planOfKey({ plans }: CompiledPolicy, values: readonly string[]): string | undefined {
+  return plans?.keyPlace === undefined ? undefined : values[plans.keyPlace];
+}
+
+/** Returns whether the policy has a plan of this name. */
+export function hasPlan({ plans }: CompiledPolicy, name: string): boolean {
+  return plans !== undefined && (name === plans.default || plans.policies[name] !== undefined);
+}
+
+/**
+ * Returns the policy as it is for requests of this plan.
+ *
+ * @param name undefined, or no plan's: the default plan applies
+ */
+export function policyInPlan(policy: CompiledPolicy, name: string | undefined): CompiledPolicy {
+  const { plans } = policy;
+  return plans === undefined || name === undefined ? policy : (plans.policies[name] ?? policy);
+}
+
 /** Returns whether the policy exempts this client, whatever else its requests say. @param address $remote_addr */
 export function isExemptAddress({ exempt }: CompiledPolicy, address: string): boolean {
   return exempt !== undefined && isWithin(exempt.networks, address);
@@ -325,8 +373,9 @@ export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[
 }
 
 /** Returns whether something in the request determines if it is counted, or by what. */
-function hasConditions({ costSource, overrides, exempt, schedule }: Policy): boolean {
-  return costSource !== undefined || overrides !== undefined || exempt !== undefined || schedule !== undefined;
+function hasConditions({ costSource, plans, overrides, exempt, schedule }: Policy): boolean {
+  if (costSource !== undefined || plans !== undefined || overrides !== undefined) return true;
+  return exempt !== undefined || schedule !== undefined;
 }
 
 function compileExempt(key: Policy["key"], { cidrs, keys }: Exempt): CompiledExempt {
@@ -369,7 +418,44 @@ function compileOwnLimit(limit: Limit, prefix: string, owner: string, zones: Zon
   return compiled;
 }
 
-/** @param compiled as it is without its overrides */
+/** @param compiled as it is without its overrides and plans */
+function compilePlans(
+  compiled: CompiledPolicy,
+  policy: Policy,
+  plans: Plans,
+  zones: Zones,
+  pause: Pause,
+): CompiledPlans {
+  const policies = emptyTable<CompiledPolicy>();
+  for (const name in plans.limits) {
+    // The default plan's limits are the policy's own.
+    if (name === plans.default) continue;
+    const own: CompiledLimit[] = [];
+    for (const limit of plans.limits[name] as readonly Limit[]) {
+      own.push(compileOwnLimit(limit, compiled.counterPrefix, `plan ${name}`, zones));
+    }
+    policies[name] = variantOf(compiled, policy, own);
+    pause();
+  }
+  const compiledPlans: Mutable<CompiledPlans> = { by: plans.by, default: plans.default, policies };
+  const by = keyPartText(plans.by);
+  for (let i = 0; i < policy.key.length; i++) {
+    if (keyPartText(policy.key[i] as KeyPart) === by) compiledPlans.keyPlace = i;
+  }
+  return compiledPlans;
+}
+
+/** Returns the policy with other limits. @param policy what it is compiled from, with the variant's mode */
+function variantOf(compiled: CompiledPolicy, policy: Policy, limits: readonly CompiledLimit[]): CompiledPolicy {
+  return {
+    ...compiled,
+    policy: termsOf(policy, limits, compiled.policy.conditional, true),
+    limits,
+    policyHeader: policyHeaderOf(limits),
+  };
+}
+
+/** @param compiled as it is without its overrides and plans */
 function compileOverrides(
   compiled: CompiledPolicy,
   policy: Policy,
@@ -388,12 +474,7 @@ function compileOverrides(
         ? (compiled.limits[i] as CompiledLimit)
         : compileOwnLimit(limit, prefix, key.join("\n"), zones),
     );
-    policies.push({
-      ...compiled,
-      policy: termsOf({ ...policy, mode }, own, compiled.policy.conditional, true),
-      limits: own,
-      policyHeader: policyHeaderOf(own),
-    });
+    policies.push(variantOf(compiled, { ...policy, mode }, own));
     pause();
   }
   return { patterns: indexKeyPatterns(policy.key, keys, pause), policies };
@@ -407,6 +488,8 @@ function storeOf(policy: Policy, limits: readonly CompiledLimit[]): StoreName {
   if (policy.scope === "node") return "node";
   // Deferred charges are made by Redis alone, so such a policy is never leased.
   if (policy.consistency !== "leased" || isDeferred(policy)) return "exact";
+  // Units on lease are debited from the limits of one plan, and might be spent under another.
+  if (policy.plans !== undefined) return "exact";
   for (const { rate } of limits) {
     if (!isLeasable(rate, leaseParameters)) return "exact";
   }

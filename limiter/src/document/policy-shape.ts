@@ -16,6 +16,7 @@ export const maxTimezoneBytes = 64;
 /** The most items that a document may have in lists whose items are checked against each other. */
 export const most = {
   limits: 16,
+  plans: 32,
   keyParts: 8,
   overrides: 1000,
   exemptKeys: 1000,
@@ -319,6 +320,13 @@ const match: Shape = {
   },
 };
 
+const keyPart: Shape = {
+  kind: "text",
+  expected: keyPartGrammar,
+  maxBytes: 300,
+  accepts: (text) => parseKeyPart(text) !== undefined,
+};
+
 export const policyShape: Shape & { kind: "record" } = {
   kind: "record",
   fields: {
@@ -342,12 +350,7 @@ export const policyShape: Shape & { kind: "record" } = {
     key: {
       shape: {
         kind: "list",
-        of: {
-          kind: "text",
-          expected: keyPartGrammar,
-          maxBytes: 300,
-          accepts: (text) => parseKeyPart(text) !== undefined,
-        },
+        of: keyPart,
         minItems: 0,
         maxItems: most.keyParts,
       },
@@ -361,8 +364,19 @@ export const policyShape: Shape & { kind: "record" } = {
     },
     limits: {
       shape: limits,
-      description: "All must allow; all are charged or none.",
-      required: true,
+      description: "All must allow; all are charged or none. Required, unless there are plans.",
+    },
+    plans: {
+      shape: { kind: "map", names: name, of: limits, minItems: 1, maxItems: most.plans },
+      description: "Limits by plan, instead of limits: each request has those of its plan.",
+    },
+    planBy: {
+      shape: keyPart,
+      description: "The request attribute that names the plan, like jwt:plan. Required with plans.",
+    },
+    defaultPlan: {
+      shape: name,
+      description: "The plan of a request whose attribute names none of the plans. Required with plans.",
     },
     cost: {
       shape: cost,

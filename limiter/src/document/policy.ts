@@ -23,7 +23,10 @@ export interface Policy {
   /** The request attributes that select the counter; empty: one shared counter. */
   readonly key: readonly KeyPart[];
   readonly onMissingKey: OnMissingKey;
+  /** With plans: those of the default plan. */
   readonly limits: readonly Limit[];
+  /** Absent: all requests have the same limits. */
+  readonly plans?: Plans;
   /** Units that one request takes; with a `costSource`, units of a request that states no cost. */
   readonly cost: number;
   /** Undefined: every request costs the same. */
@@ -45,6 +48,16 @@ export interface Policy {
   readonly exempt: Exempt | undefined;
   /** When the policy is on. Undefined: always. */
   readonly schedule: Schedule | undefined;
+}
+
+/** Limits by what a client has bought. */
+export interface Plans {
+  /** The attribute of a request that names its plan. */
+  readonly by: KeyPart;
+  /** The plan of requests whose attribute is absent, empty, read differently by servers, or names no plan. */
+  readonly default: string;
+  /** By the plan's name; the default plan is among them. */
+  readonly limits: Readonly<Record<string, readonly Limit[]>>;
 }
 
 /** The clients and key values that a policy does not count. */

@@ -7,11 +7,15 @@ import { utc } from "./schedule.ts";
 /** @returns each once; `compilePolicy` needs them all */
 export function timezonesOf({
   limits,
+  plans,
   overrides,
   schedule,
-}: Pick<Policy, "limits" | "overrides" | "schedule">): readonly string[] {
+}: Pick<Policy, "limits" | "plans" | "overrides" | "schedule">): readonly string[] {
   let timezones = schedule === undefined ? none : [schedule.timezone];
   timezones = withTimezones(timezones, limits);
+  if (plans !== undefined) {
+    for (const name in plans.limits) timezones = withTimezones(timezones, plans.limits[name] as readonly Limit[]);
+  }
   for (const override of overrides ?? []) timezones = withTimezones(timezones, override.limits);
   return timezones;
 }

@@ -15,10 +15,11 @@ import { calendarUnits, longestWindowUs, parseMonthAndDay } from "./calendar.ts"
 import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
 import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
-import type { Exempt, Mode, Override, Policy } from "./policy.ts";
+import type { Exempt, Mode, Override, Plans, Policy } from "./policy.ts";
 import {
   algorithms,
   anchor,
+  isName,
   lifetime,
   limitDuration,
   limitWindow,
@@ -63,7 +64,8 @@ export function problemsOf(document: unknown): Problem[] {
   checkShape(policyShape, document, "", findings);
   if (isRecord(document)) {
     if (isRecord(document["match"])) checkMatch(document["match"], findings);
-    if (isListOf(document["limits"], most.limits)) checkLimits(document["limits"], "limits", document, findings);
+    for (const { limits, path } of listsOfLimits(document)) checkLimits(limits, path, document, findings);
+    checkPlans(document, findings);
     checkOverrides(document, findings);
     checkExempt(document, findings);
     checkSchedule(document["schedule"], findings);
@@ -248,6 +250,56 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
   }
 }
 
+interface ListOfLimits {
+  readonly limits: readonly unknown[];
+  readonly path: string;
+}
+
+/** Returns the lists that a request may have, but for those of overrides. A list of the wrong kind is reported already. */
+function listsOfLimits(document: Json): ListOfLimits[] {
+  const lists: ListOfLimits[] = [];
+  const { limits, plans } = document;
+  if (isListOf(limits, most.limits)) lists.push({ limits, path: "limits" });
+  if (!isRecord(plans) || countOf(plans) > most.plans) return lists;
+  for (const name of sortedNames(plans)) {
+    const ofPlan = plans[name];
+    if (isName(name) && isListOf(ofPlan, most.limits)) lists.push({ limits: ofPlan, path: `plans.${name}` });
+  }
+  return lists;
+}
+
+/** Returns the limits that overrides change: with plans, those of the default plan. */
+function ownLimitsOf({ limits, plans, defaultPlan }: Json): unknown {
+  return isRecord(plans) && typeof defaultPlan === "string" ? plans[defaultPlan] : limits;
+}
+
+function checkPlans(document: Json, findings: Findings): void {
+  const { limits, plans, planBy, defaultPlan } = document;
+  if (plans === undefined) {
+    if (limits === undefined) addProblem(findings, { path: "limits", expected: limitsOrPlans, got: "nothing" });
+    for (const field of ["planBy", "defaultPlan"]) {
+      if (document[field] === undefined) continue;
+      addProblem(findings, { path: field, expected: "nothing, or plans", got: describeValue(document[field]) });
+    }
+    return;
+  }
+  if (limits !== undefined) {
+    const expected = "nothing: each of the plans has its limits";
+    addProblem(findings, { path: "limits", expected, got: describeValue(limits) });
+  }
+  if (planBy === undefined) {
+    addProblem(findings, { path: "planBy", expected: 'what names the plan, like "jwt:plan"', got: "nothing" });
+  }
+  if (!isRecord(plans) || countOf(plans) > most.plans) return;
+  if (defaultPlan !== undefined && typeof defaultPlan !== "string") return;
+  const names = sortedNames(plans);
+  if (names.length === 0 || (typeof defaultPlan === "string" && names.includes(defaultPlan))) return;
+  const got = defaultPlan === undefined ? "nothing" : describeValue(defaultPlan);
+  addProblem(findings, { path: "defaultPlan", expected: `one of the plans: ${shortLine(names.join(", "))}`, got });
+}
+
+const limitsOrPlans = `a list of 1 to ${most.limits}, or plans`;
+
 function nameOf(limit: Json): unknown {
   return limit["name"] === undefined ? "default" : limit["name"];
 }
@@ -256,6 +308,7 @@ function checkOverrides(document: Json, findings: Findings): void {
   const { overrides } = document;
   if (!isListOf(overrides, most.overrides)) return;
   const key = keyOf(document);
+  const own = ownLimitsOf(document);
   for (let i = 0; i < overrides.length; i++) {
     const override = overrides[i];
     if (!isRecord(override)) continue;
@@ -266,7 +319,7 @@ function checkOverrides(document: Json, findings: Findings): void {
     }
     if (!isListOf(override["limits"], most.limits)) continue;
     checkLimits(override["limits"], `${path}.limits`, document, findings);
-    checkOverridden(override["limits"], document["limits"], `${path}.limits`, findings);
+    checkOverridden(override["limits"], own, `${path}.limits`, findings);
   }
 }
 
@@ -348,11 +401,15 @@ function keyOf(document: Json): KeyPart[] | undefined {
   if (!isListOf(document["key"], most.keyParts)) return undefined;
   for (const text of document["key"]) {
     if (typeof text !== "string") return undefined;
-    const part = keyParts.known[text] ?? shared(keyParts, text, () => parseKeyPart(text));
+    const part = partOf(text);
     if (part === undefined) return undefined;
     parts.push(part);
   }
   return parts;
+}
+
+function partOf(text: string): KeyPart | undefined {
+  return keyParts.known[text] ?? shared(keyParts, text, () => parseKeyPart(text));
 }
 
 /** Returns the most that a request may cost according to the document. An invalid cost has already been reported as such. */
@@ -372,28 +429,30 @@ function isDeferred(cost: Json): boolean {
 const notDeferred = ["leaky-bucket", "concurrency"];
 
 /** The bytes of a response are always known and have no bound. They are known when the request can no longer wait or be held. */
-function checkDeferredCost(cost: Json, limits: unknown, findings: Findings): void {
+function checkDeferredCost(cost: Json, document: Json, findings: Findings): void {
   for (const field of ["default", "max"]) {
     if (cost[field] === undefined) continue;
     const expected = `nothing: response-bytes has no ${field}`;
     addProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
   }
-  if (!isListOf(limits, most.limits)) return;
-  for (let i = 0; i < limits.length; i++) {
-    const limit = limits[i];
-    if (!isRecord(limit) || !notDeferred.includes(limit["algorithm"] as string)) continue;
-    addProblem(findings, {
-      path: `limits[${i}].algorithm`,
-      expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
-      got: describeValue(limit["algorithm"]),
-    });
+  for (const { limits, path } of listsOfLimits(document)) {
+    for (let i = 0; i < limits.length; i++) {
+      const limit = limits[i];
+      if (!isRecord(limit) || !notDeferred.includes(limit["algorithm"] as string)) continue;
+      addProblem(findings, {
+        path: `${path}[${i}].algorithm`,
+        expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
+        got: describeValue(limit["algorithm"]),
+      });
+    }
   }
 }
 
-function checkCost({ cost, limits }: Json, findings: Findings): void {
+function checkCost(document: Json, findings: Findings): void {
+  const { cost } = document;
   if (!isRecord(cost)) return;
   if (isDeferred(cost)) {
-    checkDeferredCost(cost, limits, findings);
+    checkDeferredCost(cost, document, findings);
     return;
   }
   const { default: unstated, max } = cost;
@@ -625,11 +684,14 @@ export function validPolicy(document: unknown): Policy {
 /** Fills in the defaults. */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
-  const limits: Limit[] = [];
   const mostCost = mostCostOf(document["cost"]).units;
-  for (const limit of document["limits"] as Json[]) limits.push(limitFrom(limit, mostCost));
+  const plans = plansFrom(document, mostCost);
+  const limits =
+    plans === undefined
+      ? limitsFrom(document["limits"] as Json[], mostCost)
+      : (plans.limits[plans.default] as readonly Limit[]);
   const mode = (document["mode"] ?? "enforce") as Policy["mode"];
-  const costSource = costSourceFrom(document["cost"], limits);
+  const costSource = costSourceFrom(document["cost"], limits, plans);
   const policy: { -readonly [Name in keyof Policy]: Policy[Name] } = {
     name: document["name"] as string,
     description: (document["description"] ?? "") as string,
@@ -653,11 +715,26 @@ function policyFrom(document: Json): Policy {
     exempt: exemptFrom(document["exempt"] as Partial<Exempt> | undefined),
     schedule: scheduleFrom(document["schedule"] as Json | undefined),
   };
+  if (plans !== undefined) policy.plans = plans;
   if (document["consistency"] === "leased") policy.consistency = "leased";
   const { maxStoreWait, sharedWith } = document;
   if (sharedWith !== undefined) policy.sharedWith = sharedWith as string[];
   if (maxStoreWait !== undefined) policy.maxStoreWaitUs = parseDuration(maxStoreWait as string) as number;
   return policy;
+}
+
+function limitsFrom(list: readonly Json[], mostCost: number): Limit[] {
+  const limits: Limit[] = [];
+  for (const limit of list) limits.push(limitFrom(limit, mostCost));
+  return limits;
+}
+
+function plansFrom(document: Json, mostCost: number): Plans | undefined {
+  if (document["plans"] === undefined) return undefined;
+  const plans = document["plans"] as Readonly<Record<string, Json[]>>;
+  const limits = emptyTable<readonly Limit[]>();
+  for (const name in plans) limits[name] = limitsFrom(plans[name] as Json[], mostCost);
+  return { by: partOf(document["planBy"] as string) as KeyPart, default: document["defaultPlan"] as string, limits };
 }
 
 function scheduleFrom(schedule: Json | undefined): Schedule | undefined {
@@ -696,15 +773,24 @@ function overridesFrom(
   return overrides;
 }
 
-function costSourceFrom(cost: unknown, limits: readonly Limit[]): CostSource | undefined {
+function costSourceFrom(cost: unknown, limits: readonly Limit[], plans: Plans | undefined): CostSource | undefined {
   if (!isRecord(cost)) return undefined;
-  let smallest = unitsShape.max;
-  for (const limit of limits) smallest = Math.min(smallest, capacity(rateOf(limit)));
+  let smallest = smallestOf(limits);
+  if (plans !== undefined) {
+    for (const name in plans.limits) smallest = Math.min(smallest, smallestOf(plans.limits[name] as readonly Limit[]));
+  }
   return {
     ...(parseCostOrigin(cost["from"] as string) as Pick<CostSource, "from" | "name">),
     default: (cost["default"] ?? 1) as number,
     max: (cost["max"] ?? smallest) as number,
   };
+}
+
+/** Returns the smallest capacity. */
+function smallestOf(limits: readonly Limit[]): number {
+  let smallest = unitsShape.max;
+  for (const limit of limits) smallest = Math.min(smallest, capacity(rateOf(limit)));
+  return smallest;
 }
 
 function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["headers"] {

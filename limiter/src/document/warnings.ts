@@ -43,7 +43,11 @@ export function warningsOf(policy: Policy): Problem[] {
   return listProblems(findings);
 }
 
-function findWhatIsNotLeased({ limits, overrides, cost, costSource }: Policy, findings: Findings): void {
+function findWhatIsNotLeased({ limits, plans, overrides, cost, costSource }: Policy, findings: Findings): void {
+  if (plans !== undefined) {
+    addProblem(findings, { path: "consistency", expected: `exact, with plans${inVain}`, got: '"leased"' });
+    return;
+  }
   if (costSource !== undefined && costSource.from === "response-bytes") {
     addProblem(findings, {
       path: "cost.from",

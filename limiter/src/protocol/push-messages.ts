@@ -104,6 +104,8 @@ export interface CounterOrder {
   policy: string;
   /** Key values in the key's order, as the gateway would have read them from a request. */
   key: string[];
+  /** The plan whose limits are meant. Absent: the one that the key names, or the default plan. */
+  plan?: string;
   limit?: string;
   units?: number;
 }

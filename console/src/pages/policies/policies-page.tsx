@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useDeferredValue, useState } from "react";
 import { useTranslations } from "use-intl";
+import { termsOf } from "../../api/policy-terms.ts";
 import { type BusyPolicy, busyQuery, type ListedPolicy, policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
@@ -101,7 +102,8 @@ function Policies({ app, filter }: { app: string; filter: PolicyFilter }) {
 
 function Row({ app, policy, busy }: { app: string; policy: ListedPolicy; busy: BusyPolicy | undefined }) {
   const t = useTranslations("policies");
-  const { match, limits } = policy.document;
+  const { match } = policy.document;
+  const { limits } = termsOf(policy.document);
   const mode = modeOf(policy);
   const matches = [...(match?.hosts ?? []), ...(match?.paths ?? [])];
   return (

@@ -15,7 +15,7 @@ import { linkTo } from "../keys/keys-search.ts";
 export function CounterAnswer({
   app,
   document,
-  trial: { key, cost, isOverridden },
+  trial: { key, cost, isOverridden, plan },
 }: {
   app: string;
   document: StoredPolicy;
@@ -28,7 +28,7 @@ export function CounterAnswer({
   const isKnown = key.every((value) => value !== undefined);
   const values = key.map((value) => value ?? "");
   const { data, error, isFetching, refetch } = useQuery({
-    ...counterQuery(app, terms.name, values),
+    ...counterQuery(app, terms.name, values, plan),
     enabled: isAsked && isKnown,
   });
   return (
@@ -38,6 +38,7 @@ export function CounterAnswer({
           ? t("shared")
           : t("keyIs", { key: terms.key.map((part, i) => `${part} = ${key[i] ?? "?"}`).join(", ") })}{" "}
         {t("costs", { cost })} {isOverridden ? t("overridden") : null}
+        {plan === undefined ? null : t("inPlan", { plan })}
       </p>
       {isKnown ? null : <p className="quiet">{t("unknown")}</p>}
       {isKnown && data === undefined ? (

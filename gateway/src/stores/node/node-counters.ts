@@ -97,7 +97,9 @@ export function decideOnNode(
 
   const first = limits[0] as CompiledLimit;
   const alone = limits[1] === undefined;
-  const window = alone && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
+  // The same counter may be charged by another plan together with others, under the lock.
+  const mayIncr = alone && policy.lockLimit === undefined;
+  const window = mayIncr && first.rate.algorithm === "fixed-window" ? first.rate : undefined;
   let allowed: boolean | undefined;
   if (window !== undefined) {
     allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
@@ -108,8 +110,9 @@ export function decideOnNode(
   // Another worker may have opened the window during the wait; then its cell is charged by incr alone.
   if (window !== undefined) allowed = chargeByIncr(policy, first, window, keyValues, merged, chargedAt);
   if (allowed === undefined) {
-    // The lock has the name of the first limit's cell.
-    if (alone) allowed = chargeCell(policy, first, lock, keyValues, merged, chargedAt);
+    // The lock has the name of the first limit's cell, if there are no plans.
+    const key = policy.lockLimit === undefined ? lock : counterKey(first, keyValues);
+    if (alone) allowed = chargeCell(policy, first, key, keyValues, merged, chargedAt);
     else allowed = chargeCells(policy, limits, keyValues, merged, chargedAt);
   }
   if (locked) release(lock);
@@ -259,9 +262,12 @@ export function beginShareOnNode(
   if (held !== undefined) releaseAll(held);
 }
 
-/** Returns the lock for all limits of the policy: the key of the first limit's cell, which exists as a string anyway. */
-export function lockOf({ limits }: CompiledPolicy, keyValues: string): string {
-  return counterKey(limits[0] as CompiledLimit, keyValues);
+/**
+ * Returns the lock for all limits of the policy: the key of the first limit's cell, which exists as a string anyway. Plans have one lock for
+ * all of them, because they may have counters in common.
+ */
+export function lockOf({ limits, lockLimit }: CompiledPolicy, keyValues: string): string {
+  return counterKey(lockLimit ?? (limits[0] as CompiledLimit), keyValues);
 }
 
 /** Returns whether another worker may decide at the same moment: one of this generation, or one that a reload is replacing. */

@@ -32,6 +32,8 @@ type FieldName =
   | "timezone"
   | "anchor"
   | "windowTimezone"
+  | "planBy"
+  | "defaultPlan"
   | "windows"
   | "overrideKey"
   | "overrideMode"
@@ -71,7 +73,8 @@ function usePlace({ draft, change, at, word }: Place) {
   };
 }
 
-function stepsOf(at: string): Path {
+/** @param at as in a fault, like "limits[0].quota" */
+export function stepsOf(at: string): Path {
   return at.split(/[.[\]]/).flatMap((step) => (step === "" ? [] : [/^\d+$/.test(step) ? Number(step) : step]));
 }
 

@@ -38,7 +38,21 @@ export interface Draft {
 }
 
 /** In this order they are read most easily; what is not named here follows. */
-const order = ["name", "description", "mode", "priority", "match", "key", "onMissingKey", "limits", "cost", "scope"];
+const order = [
+  "name",
+  "description",
+  "mode",
+  "priority",
+  "match",
+  "key",
+  "onMissingKey",
+  "limits",
+  "plans",
+  "planBy",
+  "defaultPlan",
+  "cost",
+  "scope",
+];
 
 /** Fields that may name a template of the app, which only the control plane knows. */
 const fromTemplates = ["onLimit", "cost"];
