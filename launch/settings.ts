@@ -113,12 +113,13 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   read("SLUICE_HEADERS", "both", "ietf, legacy, both or none", (text) =>
     ["ietf", "legacy", "both", "none"].includes(text) ? text : undefined,
   );
-  read("SLUICE_REDIS_DEADLINE_MS", 200, "a number from 1 to 60000", (text) =>
-    Number(text) >= 1 && Number(text) <= 60000 ? Number(text) : undefined,
-  );
-  read("SLUICE_MAX_WAITING", 10_000, "a whole number from 1 to 1000000", (text) =>
-    /^[0-9]+$/.test(text) && Number(text) >= 1 && Number(text) <= 1_000_000 ? Number(text) : undefined,
-  );
+  const upTo60000 = (text: string) => (Number(text) >= 1 && Number(text) <= 60000 ? Number(text) : undefined);
+  read("SLUICE_REDIS_DEADLINE_MS", 200, "a number from 1 to 60000", upTo60000);
+  read("SLUICE_OVERLOAD_REDIS_P99_MS", undefined, "a number from 1 to 60000", upTo60000);
+  const wholeUpToMillion = (text: string) =>
+    /^[0-9]+$/.test(text) && Number(text) >= 1 && Number(text) <= 1_000_000 ? Number(text) : undefined;
+  read("SLUICE_MAX_WAITING", 10_000, "a whole number from 1 to 1000000", wholeUpToMillion);
+  read("SLUICE_OVERLOAD_QUEUE", undefined, "a whole number from 1 to 1000000", wholeUpToMillion);
   read<string | undefined>("SLUICE_DEBUG_SECRET", undefined, "at least 16 characters", (text) =>
     Buffer.byteLength(text) >= 16 ? text : undefined,
   );

@@ -35,6 +35,16 @@ export interface RedisSettings {
   readonly deployment: Deployment;
   /** How long Redis may be silent before it counts as away and the node decides alone. */
   readonly deadlineMs: number;
+  /** Undefined: Redis decides as long as it answers, however slowly. */
+  readonly overload: OverloadSettings | undefined;
+}
+
+/** Above which of these a worker decides by its share by choice. Infinity: the operator has not set it. */
+export interface OverloadSettings {
+  /** The 99th percentile of the time that decisions by Redis take. */
+  readonly redisP99Seconds: number;
+  /** The number of requests of one worker that wait for Redis. */
+  readonly queue: number;
 }
 
 /** Undefined for an empty value: `SLUICE_REDIS_URL= npm start` means no Redis. */
@@ -57,10 +67,11 @@ export function readSettings(): Settings {
     requireSnapshot: yesOrNo("SLUICE_REQUIRE_SNAPSHOT", environment("SLUICE_REQUIRE_SNAPSHOT")),
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
-    maxWaiting: maxWaiting(environment("SLUICE_MAX_WAITING") ?? "10000"),
+    maxWaiting: wholeUpToMillion("SLUICE_MAX_WAITING", environment("SLUICE_MAX_WAITING") ?? "10000"),
     redis: redisSettings(
       environment("SLUICE_REDIS_URL"),
       redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "200"),
+      overload(environment("SLUICE_OVERLOAD_REDIS_P99_MS"), environment("SLUICE_OVERLOAD_QUEUE")),
     ),
   };
 }
@@ -168,18 +179,39 @@ function pushUrl(controlUrl: string, expected: string): string {
   return `${secure ? "wss" : "ws"}://${host ?? rest}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
 }
 
-function redisSettings(url: string | undefined, deadlineMs: number): RedisSettings | undefined {
+function redisSettings(
+  url: string | undefined,
+  deadlineMs: number,
+  overloadSettings: OverloadSettings | undefined,
+): RedisSettings | undefined {
   if (url === undefined) return undefined;
   const deployment = parseDeployment(url);
   // The value may contain a password, so the message does not repeat it.
   if ("expected" in deployment) return refuse("SLUICE_REDIS_URL", deployment.expected, deployment.got);
-  return { deployment, deadlineMs };
+  return { deployment, deadlineMs, overload: overloadSettings };
 }
 
-function maxWaiting(text: string): number {
+/** Read even without a Redis, as the deadline is. */
+function overload(p99: string | undefined, queue: string | undefined): OverloadSettings | undefined {
+  if (p99 === undefined && queue === undefined) return undefined;
+  return {
+    redisP99Seconds: p99 === undefined ? Infinity : overloadP99Ms(p99) / 1000,
+    queue: queue === undefined ? Infinity : wholeUpToMillion("SLUICE_OVERLOAD_QUEUE", queue),
+  };
+}
+
+function overloadP99Ms(text: string): number {
+  const ms = tonumber(text);
+  if (ms === undefined || !(ms >= 1 && ms <= 60000)) {
+    return refuse("SLUICE_OVERLOAD_REDIS_P99_MS", "a number from 1 to 60000", text);
+  }
+  return ms;
+}
+
+function wholeUpToMillion(name: string, text: string): number {
   const most = string.match(text, "^%d+$")[0] === undefined ? undefined : tonumber(text);
   if (most === undefined || !(most >= 1 && most <= 1_000_000)) {
-    return refuse("SLUICE_MAX_WAITING", "a whole number from 1 to 1000000", text);
+    return refuse(name, "a whole number from 1 to 1000000", text);
   }
   return most;
 }

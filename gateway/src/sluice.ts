@@ -9,6 +9,7 @@ import { check as answerCheck } from "./check-api/check.ts";
 import { sendProblem } from "./check-api/check-errors.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { publishLuaMemory } from "./metrics/lua-memory.ts";
+import { publishOverload } from "./metrics/overload-state.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
 import { healthz as answerHealthz } from "./private/healthz.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
@@ -87,6 +88,7 @@ export function initWorker(): void {
   flushCounts();
   retireGonePolicies();
   publishLuaMemory();
+  publishOverload(false);
   keepFreeingExpired();
   keepSlots();
   watchRequests();

@@ -26,6 +26,8 @@ it.each([
   ["SLUICE_REDIS_DEADLINE_MS", "abc", 'a number from 1 to 60000, got "abc"'],
   ["SLUICE_REDIS_DEADLINE_MS", "0", 'a number from 1 to 60000, got "0"'],
   ["SLUICE_MAX_WAITING", "1e3", 'a whole number from 1 to 1000000, got "1e3"'],
+  ["SLUICE_OVERLOAD_REDIS_P99_MS", "50ms", 'a number from 1 to 60000, got "50ms"'],
+  ["SLUICE_OVERLOAD_QUEUE", "0", 'a whole number from 1 to 1000000, got "0"'],
   [
     "SLUICE_CONTROL_URL",
     "ftp://a",

@@ -2,11 +2,13 @@
 // policies, all or none, and without Redis if Redis does not decide.
 
 import { countDecision } from "../metrics/counts.ts";
+import { countOverloadDecision } from "../metrics/overload-state.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { admitTogether as admitTogetherInRedis, chargesByOneCall } from "../stores/redis/exact-store.ts";
+import { keepTogether } from "../stores/redis/overload.ts";
 import { shareStore } from "../stores/share/share-store.ts";
 import { type Charge, type Charged, type Check, type Outcome, stayCharged } from "../stores/store.ts";
 import { refundLater } from "./refunds.ts";
@@ -46,6 +48,7 @@ export function admit(check: Check, outcome: Outcome): boolean {
  */
 export function admitTogether(checks: readonly Check[], outcome: Outcome): boolean {
   if (checks.length === 1) return admit(checks[0] as Check, outcome);
+  keepTogether(checks);
   const { charges } = outcome;
   const before = charges.length;
   // Until the reply to a single call, there is nothing to refund.
@@ -65,9 +68,13 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
 /** Decides this check without Redis, which did not. May yield. */
 export function admitWithoutRedis(check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, separate } = check;
-  if (!check.degraded) countDecision(policy, "degraded", undefined);
+  if (!check.degraded) {
+    countDecision(policy, "degraded", undefined);
+    if (check.overloaded) countOverloadDecision();
+  }
   check.degraded = true;
   outcome.degraded ??= policy;
+  if (check.overloaded) outcome.overloaded = true;
   const allowed = shareStore.admit(check, outcome) === true;
   check.allowed = allowed;
   if (!separate) countDecision(policy, allowed ? "allowed" : "refused", keyValues);

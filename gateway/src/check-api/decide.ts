@@ -60,6 +60,8 @@ export interface Outcome {
   shadow?: MergedDecision;
   /** Redis did not decide. */
   degraded?: boolean;
+  /** That was by choice. */
+  overloaded?: boolean | undefined;
 }
 
 /**
@@ -107,12 +109,13 @@ function logForAll(outcomes: readonly Outcome[]): void {
   const spoken =
     outcomes.find(({ allowed }) => !allowed) ?? outcomes.find(({ shadow }) => shadow !== undefined) ?? outcomes[0];
   if (spoken === undefined) return;
-  const { policy, values, keyValues, allowed, reason, merged, shadow, degraded = false } = spoken;
+  const { policy, values, keyValues, allowed, reason, merged, shadow, degraded = false, overloaded = false } = spoken;
   logDecision({
     word: reason === "banned" ? "banned" : allowed ? "allowed" : "refused",
     delayUs: allowed ? longestDelayUs(outcomes) : 0,
     shadowRefused: shadow !== undefined,
     degraded,
+    overloaded,
     reason: reason === "banned" || reason === "shadow" ? undefined : reason,
     policy,
     values: keyValues === undefined ? [] : values,
@@ -192,9 +195,10 @@ function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
   admitTogether(checks, { ...newOutcome(), charges });
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
-    const { allowed, degraded, chargedAt } = checks[i] as Check;
+    const { allowed, degraded, overloaded, chargedAt } = checks[i] as Check;
     outcome.allowed = allowed === true;
     outcome.degraded = degraded;
+    outcome.overloaded = degraded && overloaded;
     outcome.charged = charges.some((charge) => charge.chargedAt === chargedAt && charge.limits.length > 0);
     if (degraded && outcome.policy.policy.onStoreFailure !== "local") outcome.reason = "undecided";
   }

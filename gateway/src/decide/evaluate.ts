@@ -97,6 +97,7 @@ function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean
   countDecision(policy, allowed ? "allowed" : "refused", keyValues);
   outcome.denial = own.denial;
   if (own.degraded !== undefined) outcome.degraded ??= own.degraded;
+  if (own.overloaded) outcome.overloaded = true;
   if (own.waitedUs !== undefined) outcome.waitedUs = (outcome.waitedUs ?? 0) + own.waitedUs;
   if (own.denial !== undefined) return false;
   if (allowed || !setMark(policy, marks)) {

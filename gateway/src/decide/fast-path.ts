@@ -21,7 +21,8 @@ import type { HeaderStyle, Settings } from "../settings.ts";
 import { spendLease } from "../stores/lease/spend.ts";
 import { decideOnNode } from "../stores/node/node-counters.ts";
 import { chargedAtByLast, decideOneInRedis } from "../stores/redis/decide-checks.ts";
-import { type Charge, type Check, newCheck, newOutcome } from "../stores/store.ts";
+import { byChoice } from "../stores/redis/overload.ts";
+import { type Charge, type Check, newCheck, newOutcome, type Outcome } from "../stores/store.ts";
 
 /** Pool of decisions; a lock wait may interleave requests, so one for all would not do. */
 const idleMerged: MergedDecision[] = [];
@@ -37,12 +38,12 @@ export function decideFast(settings: Settings, policy: CompiledPolicy): undefine
   if (keyValues === undefined) {
     if (policy.policy.onMissingKey === "skip") return;
     countDecision(policy, "refused", undefined);
-    if (areLogged()) logDenial(policy, "key-missing", false);
+    if (areLogged()) logDenial(policy, "key-missing");
     return refuseWithoutKey(policy);
   }
   if (keyValues === false) {
     countDecision(policy, "refused", undefined);
-    if (areLogged()) logDenial(policy, "key-ambiguous", false);
+    if (areLogged()) logDenial(policy, "key-ambiguous");
     return refuseAmbiguousKey(policy);
   }
   if (policy.policy.store === "node") return decideByNode(settings.headers, policy, keyValues);
@@ -62,7 +63,7 @@ function decideByNode(style: HeaderStyle, policy: CompiledPolicy, keyValues: str
   } else if (allowed && policy.policy.holdsSlots) {
     holdSlots(chargeOf(policy, keyValues, chargedAt, "node"));
   }
-  return respond(style, policy, keyValues, merged, false);
+  return respond(style, policy, keyValues, merged, undefined);
 }
 
 /** Decides from the units of a lease, or by what is known to be left of the limit. @returns false: Redis is to be asked */
@@ -73,7 +74,7 @@ function decideByLease({ headers: style, redis }: Settings, policy: CompiledPoli
   const allowed = spendLease(policy, keyValues, merged);
   releaseMerged(merged);
   if (allowed === undefined) return false;
-  respond(style, policy, keyValues, merged, false);
+  respond(style, policy, keyValues, merged, undefined);
   return true;
 }
 
@@ -86,9 +87,10 @@ function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, key
   merged.quiet = false;
   const [allowed, failure, unanswered] = decideOneInRedis(redis, policy, keyValues, merged);
   if (allowed === undefined) {
-    warnSparingly("Redis did not decide", failure);
     const check = newCheck(policy, keyValues, true);
     check.unanswered = unanswered;
+    if (failure === byChoice) check.overloaded = true;
+    else warnSparingly("Redis did not decide", failure);
     return decideByStores(style, check, false);
   }
   // Safe to release: nothing takes it before this request is answered or sleeps.
@@ -96,7 +98,7 @@ function decideByRedis({ headers: style }: Settings, policy: CompiledPolicy, key
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
     refundLater(chargeOf(policy, keyValues, chargedAtByLast(), "exact"));
   }
-  return respond(style, policy, keyValues, merged, false);
+  return respond(style, policy, keyValues, merged, undefined);
 }
 
 /** @param withRedis false: Redis has not decided */
@@ -107,27 +109,27 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   const allowed = withRedis ? admit(check, outcome) : admitWithoutRedis(check, outcome);
   if (outcome.denial !== undefined) {
     countDecision(policy, "refused", keyValues);
-    if (areLogged()) logDenial(policy, outcome.denial.reason, true);
+    if (areLogged()) logDenial(policy, outcome.denial.reason, outcome);
     return refuseUndecided(policy);
   }
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
   else if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  return respond(style, policy, keyValues, merged, outcome.degraded !== undefined);
+  return respond(style, policy, keyValues, merged, outcome);
 }
 
 function chargeOf(policy: CompiledPolicy, keyValues: string, chargedAt: number[], store: Charge["store"]): Charge {
   return { policy, limits: policy.limits, keyValues, chargedAt, store };
 }
 
-/** @param degraded Redis was asked, and did not decide */
+/** @param withoutRedis the outcome, if Redis did not decide */
 function respond(
   style: HeaderStyle,
   policy: CompiledPolicy,
   keyValues: string,
   merged: MergedDecision,
-  degraded: boolean,
+  withoutRedis: Outcome | undefined,
 ): undefined {
-  if (areLogged()) logMerged(policy, merged, degraded);
+  if (areLogged()) logMerged(policy, merged, withoutRedis);
   if (!merged.allowed) {
     countDecision(policy, "refused", keyValues);
     return answerOverLimit(style, merged);

@@ -13,6 +13,7 @@ import {
   leaseUnitsOut,
 } from "../metrics/lease-counts.ts";
 import { luaMemoryBytes } from "../metrics/lua-memory.ts";
+import { isOverloadedWorker, overloadDecisions } from "../metrics/overload-state.ts";
 import {
   batchCount,
   batchedCounters,
@@ -81,6 +82,7 @@ function answer(this: void, pause: Pause): void {
   );
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
   gauge(lines, "sluice_redis_breakers_open", "Redis servers that this worker sends nothing to.", openBreakerCount());
+  overload(lines);
   gauge(
     lines,
     "sluice_live_gateways",
@@ -243,6 +245,16 @@ function redisCalls(lines: string[]): void {
   total(lines, "sluice_redis_late_units_total", late, lateUnits());
   const forgotten = "Units that were taken while Redis did not decide, and that will never be reported to it.";
   total(lines, "sluice_redis_forgotten_units_total", forgotten, forgottenUnits());
+}
+
+function overload(lines: string[]): void {
+  const help = "1 while a worker decides by this gateway's share by choice, because Redis is overloaded.";
+  heading(lines, "sluice_overloaded", "gauge", help);
+  for (let id = 0; id < ngx.worker.count(); id++) {
+    lines.push(sample("sluice_overloaded", { worker: `${id}` }, isOverloadedWorker(id) ? "1" : "0"));
+  }
+  const counted = "Decisions without Redis by choice, because it is overloaded. The result degraded has them, too.";
+  total(lines, "sluice_overload_decisions_total", counted, overloadDecisions());
 }
 
 function leases(lines: string[]): void {

@@ -86,20 +86,25 @@ function outcomeOf(check: Check, explanation: Explanation, { merged, charges, de
   return wentOn ? `${refused}; went on` : refused;
 }
 
-function chargedBy({ policy, degraded }: Check, { store }: Charge): string {
-  const charged = policy.policy.deferred ? "its response will be charged" : "charged";
-  const without = degraded ? "without Redis: " : "";
+function chargedBy(check: Check, { store }: Charge): string {
+  const charged = check.policy.policy.deferred ? "its response will be charged" : "charged";
+  const without = check.degraded ? withoutRedis(check) : "";
   if (store === "leased") return `${without}${charged} to a lease`;
   if (store === "exact") return `${charged} in Redis`;
   return store === "share" ? `${without}${charged} to this gateway's share` : charged;
+}
+
+function withoutRedis({ overloaded }: Check): string {
+  return overloaded ? "without Redis, which is overloaded: " : "without Redis: ";
 }
 
 function refusedBy(check: Check, explanation: Explanation): string {
   const { scope, onStoreFailure } = check.policy.policy;
   if (scope === "node") return "refused";
   if (check.degraded) {
-    if (onStoreFailure === "local") return "without Redis: refused by this gateway's share";
-    return `without Redis: ${onStoreFailure === "allow" ? "allowed" : "refused"} by onStoreFailure`;
+    const without = withoutRedis(check);
+    if (onStoreFailure === "local") return `${without}refused by this gateway's share`;
+    return `${without}${onStoreFailure === "allow" ? "allowed" : "refused"} by onStoreFailure`;
   }
   if (check.allowed !== false) return "not charged";
   return wasKnown(check, explanation) ? "refused as before" : "refused by Redis";

@@ -16,6 +16,8 @@ export interface LoggedDecision {
   readonly overLimit?: boolean;
   readonly shadowRefused?: boolean;
   readonly degraded?: boolean;
+  /** Degraded by choice: Redis is overloaded. */
+  readonly overloaded?: boolean;
   readonly reason?: string | undefined;
   /** Whose decision it is. Undefined: of no policy. */
   readonly policy: CompiledPolicy | undefined;
@@ -35,22 +37,24 @@ export function areLogged(): boolean {
   return !isUnused;
 }
 
-/** For a request that one policy decided alone. @param degraded without Redis, which did not answer */
-export function logMerged(policy: CompiledPolicy, merged: MergedDecision, degraded: boolean): void {
+/** For a request that one policy decided alone. @param outcome what was decided, if Redis may not have decided it */
+export function logMerged(policy: CompiledPolicy, merged: MergedDecision, outcome: Outcome | undefined): void {
   const { allowed, delayUs } = merged;
   logDecision({
     word: allowed ? "allowed" : "refused",
     delayUs: allowed ? delayUs : 0,
-    degraded,
+    degraded: outcome?.degraded !== undefined,
+    overloaded: outcome?.overloaded === true,
     policy,
     by: merged.policy === undefined ? undefined : merged,
   });
 }
 
-/** For a request that is refused for another reason than a limit. */
-export function logDenial(policy: CompiledPolicy, reason: Denial["reason"], degraded: boolean): undefined {
-  if (reason !== "banned") logDecision({ word: "refused", degraded, reason, policy });
-  else logDecision({ word: "banned", policy: isBanEntry(policy) ? undefined : policy });
+/** For a request that is refused for another reason than a limit. @param outcome as above */
+export function logDenial(policy: CompiledPolicy, reason: Denial["reason"], outcome?: Outcome): undefined {
+  if (reason !== "banned") {
+    logDecision({ word: "refused", degraded: outcome?.degraded !== undefined, reason, policy });
+  } else logDecision({ word: "banned", policy: isBanEntry(policy) ? undefined : policy });
 }
 
 /** For a request whose address every app's ban refuses. */
@@ -60,8 +64,8 @@ export function logBan(): void {
 
 /** For a request that any number of policies decided. @param overLimit it goes on with a mark */
 export function logOutcome(outcome: Outcome, overLimit: boolean): undefined {
-  const { merged, denial, degraded, shadow, waitedUs } = outcome;
-  if (denial !== undefined && denial.reason === "banned") return logDenial(denial.policy, "banned", false);
+  const { merged, denial, degraded, overloaded, shadow, waitedUs } = outcome;
+  if (denial !== undefined && denial.reason === "banned") return logDenial(denial.policy, "banned");
   const allowed = denial === undefined && merged.allowed;
   const limited = merged.policy === undefined ? undefined : merged;
   // Who refuses speaks; then who would have; then the limit that is nearest to it.
@@ -74,6 +78,7 @@ export function logOutcome(outcome: Outcome, overLimit: boolean): undefined {
     overLimit: overLimit && allowed,
     shadowRefused: shadow !== undefined,
     degraded: degraded !== undefined,
+    overloaded: overloaded === true,
     reason: denial?.reason,
     policy,
     by,
@@ -97,12 +102,21 @@ export function logDecision(decision: LoggedDecision): void {
 // It joins texts, calls into nginx and happens for operators who ask for it: nothing is gained by compiling it.
 neverCompile(logDecision);
 
-function wordsOf({ word, delayUs = 0, overLimit, shadowRefused, degraded, reason }: LoggedDecision): string {
+function wordsOf({
+  word,
+  delayUs = 0,
+  overLimit,
+  shadowRefused,
+  degraded,
+  overloaded,
+  reason,
+}: LoggedDecision): string {
   let words: string = word;
   if (delayUs > 0) words += ",delayed";
   if (overLimit) words += ",over-limit";
   if (shadowRefused) words += ",shadow-refused";
   if (degraded) words += ",degraded";
+  if (overloaded) words += ",overloaded";
   return reason === undefined ? words : `${words},${reason}`;
 }
 

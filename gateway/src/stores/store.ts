@@ -55,6 +55,10 @@ export interface Check {
   readonly separate: boolean;
   /** Redis did not decide. */
   degraded: boolean;
+  /** It was not asked, by choice: it is overloaded. */
+  overloaded?: boolean;
+  /** Redis decides it however slow it is, because the request waits for Redis anyway. */
+  asksRedis?: boolean;
   /** Whether the check's own limits allow it, whatever those of others say. Undefined: it was not decided. */
   allowed: boolean | undefined;
   /** What Redis was last sent about it, if the reply was not waited for or was lost. */
@@ -72,6 +76,8 @@ export interface Outcome {
   denial: Denial | undefined;
   /** The first policy that was decided without Redis, which did not decide. Absent: none. */
   degraded?: CompiledPolicy;
+  /** That was by choice: Redis is overloaded. */
+  overloaded?: boolean;
   /** What the first policy in shadow mode decided that would have refused the request. Absent: none would have. */
   shadow?: MergedDecision;
   /** How long the request has waited in line. Absent: not at all. */

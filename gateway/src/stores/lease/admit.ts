@@ -9,6 +9,7 @@ import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import { isScarce } from "../node/counter-memory.ts";
+import { isDecidedHere } from "../redis/overload.ts";
 import { waitLimitMs } from "../redis/submit.ts";
 import { type Check, newCheck, type Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
@@ -44,8 +45,13 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
   lease.cost = cost;
   if (spendElse(lease, cost)) return allow(lease, check, outcome);
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) lookAndWatch(lease);
+  const { overload } = theRedis();
+  if (overload !== undefined && isDecidedHere(overload, [check])) {
+    check.overloaded = true;
+    return undefined;
+  }
   let way = mayLease(lease) ? wayFor(record, cost, stopwatchUs()) : "exact";
-  let patienceUs = waitLimitMs(theRedis(), check.policy.policy) * 1000;
+  let patienceUs = waitLimitMs(theRedis(), check.policy, check.asksRedis === true) * 1000;
   for (let round = 0; round < mostRounds && way !== "exact"; round++) {
     if (record.lost === 1 || patienceUs <= 0) {
       if (stopwatchUs() >= record.retryAtUs) return undefined;

@@ -11,6 +11,7 @@ import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.t
 import type { Script } from "../../redis/script-request.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
+import { beginWait, endWait } from "../redis/overload.ts";
 import { type Numbers, numbersPerCounter } from "../redis/pending-check.ts";
 import { readReply } from "../redis/replies.ts";
 import { pushNumbers } from "../redis/script-arguments.ts";
@@ -104,7 +105,9 @@ export function chargeExactly(
   }
   const submittedAtSeconds = wallSeconds();
   const count = 1 + policy.limits.length * numbersPerCounter;
+  const wait = beginWait(settings);
   const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
+  if (wait !== undefined) endWait(wait, reply !== undefined);
   if (reply === undefined) {
     check.unanswered = { abandoned: false, lost: mayHaveRun, owed: undefined, reconciled: false };
     return $multi(undefined, failure);

@@ -62,7 +62,7 @@ interface Batch {
 /** Processes checks, at most a batch's, whose requests did not wait: refunds what was charged in vain. Yields. */
 type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly PendingCheck[]) => void;
 
-interface BatchQueue {
+export interface BatchQueue {
   readonly settings: RedisSettings;
   readonly group: number;
   readonly reconcile: Reconcile;
@@ -99,6 +99,13 @@ const mostFlushesPerThread = 10_000;
 
 const queues: Record<number, BatchQueue | undefined> = {};
 let threads = 0;
+/** In all batches of all queues. A request that is gone counts until its batch ends. */
+let waiting = 0;
+
+/** How many requests of this worker wait for Redis in batches, sent and not yet sent. */
+export function waitingRequests(): number {
+  return waiting;
+}
 
 export function queueOf(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
   return queues[group] ?? newQueue(settings, group, reconcile);
@@ -218,6 +225,7 @@ function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
 
 function awaitReply(queue: BatchQueue, batch: Batch, pending: PendingCheck): void {
   batch.waiting += 1;
+  waiting += 1;
   if (queue.idle) {
     queue.idle = false;
     queue.work.post(1);
@@ -344,7 +352,7 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
   // Before a request with a reply goes on: it may reuse its pending check for another one.
   const abandoned = abandonedOf(batch, flushed);
   if (batch.released) threads -= 1;
-  else batch.ready.post(batch.waiting);
+  else wakeAll(batch);
   if (abandoned.length > 0) reconcileSoon(queue, abandoned);
   return !batch.released;
 }
@@ -355,13 +363,18 @@ function release(queue: BatchQueue, batch: Batch, beside: boolean): void {
   batch.released = true;
   for (const { pendingChecks } of batch.sharedCalls) giveUpAll(pendingChecks);
   giveUpAll(batch.callers);
-  batch.ready.post(batch.waiting);
+  wakeAll(batch);
   if (beside) {
     queue.beside -= 1;
     return;
   }
   queue.running = false;
   if (queue.batches.length > 0) startThread(queue);
+}
+
+function wakeAll(batch: Batch): void {
+  waiting -= batch.waiting;
+  batch.ready.post(batch.waiting);
 }
 
 function giveUpAll(pendingChecks: readonly PendingCheck[]): void {

@@ -10,6 +10,7 @@ import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
 import { forgetPending, keepPending, queueOf, reconcileSoon } from "./batcher.ts";
+import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
 import { refundGroup, refundsOf } from "./refunds.ts";
@@ -34,6 +35,7 @@ export function decideInRedis(
   const key = firstKey(first);
   if (checks.length > 1) return decideSeveral(settings, checks, key, merged);
   if (recall(first, key, first.merged ?? merged)) return $multi(false, undefined);
+  if (settings.overload !== undefined && isDecidedHere(settings.overload, checks)) return $multi(undefined, byChoice);
   const pending = submit(settings, checks, key);
   if (!hasReply(pending)) return $multi(undefined, pending.failure);
   if (first.policy.limits.length === 1) return $multi(readOne(pending, first, merged), undefined);
@@ -69,6 +71,9 @@ export function decideOneInRedis(
 ): LuaMultiReturn<[allowed: boolean | undefined, failure: string | undefined, unanswered: PendingCheck | undefined]> {
   const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
   if (recallRefusal(policy, key, merged)) return $multi(false, undefined, undefined);
+  if (settings.overload !== undefined && isOneDecidedHere(settings.overload, policy)) {
+    return $multi(undefined, byChoice, undefined);
+  }
   const pending = idlePending.pop() ?? newSinglePending(policy, key);
   const check = pending.checks[0];
   check.policy = policy;
@@ -101,6 +106,7 @@ function decideSeveral(
   merged: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   if (recallAny(checks, merged)) return $multi(false, undefined);
+  if (settings.overload !== undefined && isDecidedHere(settings.overload, checks)) return $multi(undefined, byChoice);
   if (settings.deployment.kind === "cluster") return decideGroups(settings, groupsOf(settings, checks), merged);
   const pending = submit(settings, checks, key);
   if (!hasReply(pending)) return $multi(undefined, pending.failure);

@@ -14,6 +14,7 @@ import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
+import { beginWait, endWait } from "./overload.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { groupsOf } from "./slot-groups.ts";
 import { waitLimitMs } from "./submit.ts";
@@ -32,15 +33,18 @@ const mostCountersPerCall = 200;
  */
 export function admitDeferredInRedis(
   settings: RedisSettings,
-  { policy, keyValues, merged }: Check,
+  check: Check,
   mergedOfAll: MergedDecision,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
+  const { policy, keyValues, merged } = check;
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
-  const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy.policy));
+  const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy, check.asksRedis === true));
+  const wait = beginWait(settings);
   const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, [...keys, ...args], count, patience);
+  if (wait !== undefined) endWait(wait, reply !== undefined);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;

@@ -8,6 +8,7 @@ import type { Check, Outcome, Store } from "../store.ts";
 import { isUncharged } from "./debts.ts";
 import { decideInRedis } from "./decide-checks.ts";
 import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.ts";
+import { byChoice, isDecidedHere } from "./overload.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
 import { forgetRefusalsEverywhere } from "./refusal-cache.ts";
 import { renewInRedis, roundTrips } from "./slot-renewals.ts";
@@ -56,7 +57,10 @@ export function chargesByOneCall(checks: readonly Check[]): boolean {
 
 function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const [allowed, failure] = decide(redis, checks, outcome);
-  if (allowed === undefined) warnSparingly("Redis did not decide", failure);
+  if (allowed === undefined) {
+    if (failure === byChoice) for (const check of checks) check.overloaded = true;
+    else warnSparingly("Redis did not decide", failure);
+  }
   if (allowed !== true) return allowed;
   for (const { policy, keyValues, chargedAt } of checks) {
     outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
@@ -75,5 +79,6 @@ function decide(
   if (isUncharged(first.policy, first.keyValues)) {
     return $multi(undefined, "earlier responses are not charged there yet");
   }
+  if (redis.overload !== undefined && isDecidedHere(redis.overload, checks)) return $multi(undefined, byChoice);
   return admitDeferredInRedis(redis, first, merged);
 }

@@ -3,13 +3,14 @@
 import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
-import { longestWaitMs } from "../../redis/patience.ts";
+import { longestWaitMs, patienceSeconds } from "../../redis/patience.ts";
 import { type Call, groupOf } from "../../redis/script-call.ts";
 import type { Script } from "../../redis/script-request.ts";
-import { wallSeconds } from "../../runtime/stopwatch.ts";
+import { stopwatchSeconds, wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
-import { queueOf, submitTo } from "./batcher.ts";
+import { type BatchQueue, queueOf, submitTo } from "./batcher.ts";
+import { mustAskRedis, noteWait, probeLimitMs } from "./overload.ts";
 import { hasReply, newPendingCheck, type PendingCheck, type PendingCounter } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
 import { pushNumbers } from "./script-arguments.ts";
@@ -40,8 +41,8 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
     : newPendingCheck(checks, undefined, callForAll(checks));
   for (const check of checks) if (check.policy.policy.holdsSlots) pending.mustKeep = true;
   pending.limitMs = shortestWaitMs(settings, checks);
-  pending.inQueue = pending.mustKeep || checks.some((check) => check.policy.policy.maxStoreWaitUs !== undefined);
-  submitTo(queueOf(settings, groupOf(settings, key), reconcile), pending);
+  pending.inQueue = pending.mustKeep || pending.limitMs < longestWaitMs(settings.deadlineMs);
+  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
   const unanswered = hasReply(pending) ? undefined : pending;
   for (const check of checks) check.unanswered = unanswered;
   return pending;
@@ -60,12 +61,23 @@ export function submitAgain(settings: RedisSettings, pending: PendingCheck, poli
   counter.cost = policy.policy.cost;
   counter.script = chargeScripts[limit.rate.algorithm];
   pending.submittedAtSeconds = wallSeconds();
-  pending.limitMs = waitLimitMs(settings, policy.policy);
-  pending.inQueue = policy.policy.maxStoreWaitUs !== undefined;
+  pending.limitMs = waitLimitMs(settings, policy, false);
+  pending.inQueue = pending.limitMs < longestWaitMs(settings.deadlineMs);
   pending.numbers = undefined;
   pending.at = 0;
   pending.failure = undefined;
-  submitTo(queueOf(settings, groupOf(settings, key), reconcile), pending);
+  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
+}
+
+function submitMeasured({ overload }: RedisSettings, queue: BatchQueue, pending: PendingCheck): void {
+  if (overload === undefined) {
+    submitTo(queue, pending);
+    return;
+  }
+  const beganAtSeconds = stopwatchSeconds();
+  const patienceBeganAtSeconds = patienceSeconds();
+  submitTo(queue, pending);
+  noteWait(overload, beganAtSeconds, patienceBeganAtSeconds, hasReply(pending));
 }
 
 /** Returns the counter of a policy's only limit. */
@@ -74,15 +86,24 @@ export function counterOf({ limits, policy }: CompiledPolicy, key: string): Pend
   return { key, limit, cost: policy.cost, script: chargeScripts[limit.rate.algorithm] };
 }
 
-/** The longest that a request waits for Redis, in ms. */
-export function waitLimitMs({ deadlineMs }: RedisSettings, { maxStoreWaitUs }: CompiledPolicy["policy"]): number {
-  const longestMs = longestWaitMs(deadlineMs);
+/** The longest that a request waits for Redis, in ms. @param asksRedis as in the check: it is no probe */
+export function waitLimitMs(
+  { deadlineMs, overload }: RedisSettings,
+  policy: CompiledPolicy,
+  asksRedis: boolean,
+): number {
+  const { maxStoreWaitUs } = policy.policy;
+  let longestMs = longestWaitMs(deadlineMs);
+  if (overload !== undefined && !asksRedis) {
+    longestMs = math.min(longestMs, probeLimitMs(overload, policy) ?? longestMs);
+  }
   return maxStoreWaitUs === undefined ? longestMs : math.min(longestMs, maxStoreWaitUs / 1000);
 }
 
 function shortestWaitMs(settings: RedisSettings, checks: readonly Check[]): number {
+  const asksRedis = settings.overload !== undefined && mustAskRedis(checks);
   let shortest = longestWaitMs(settings.deadlineMs);
-  for (const { policy } of checks) shortest = math.min(shortest, waitLimitMs(settings, policy.policy));
+  for (const { policy } of checks) shortest = math.min(shortest, waitLimitMs(settings, policy, asksRedis));
   return shortest;
 }
 
