@@ -41,7 +41,7 @@ const sameKeystrokeMs = 300;
 const keptLines = 20;
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 /** The form in which both parts print it. */
-const refusedSetting = /sluice: SLUICE_[A-Z_]+: expected .+/;
+const refusedSetting = /sluice: SLUICE_[A-Z0-9_]+: expected .+/;
 const stackTrace = /^(stack traceback:|\t)/;
 
 export class Processes {

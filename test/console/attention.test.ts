@@ -46,3 +46,13 @@ it("says that no gateway is connected, and which cannot use Redis", () => {
     { kind: "gatewayRedis", gateways: ["a"] },
   ]);
 });
+
+it("says that Redis is too slow for a gateway, and not also that its probes fail", () => {
+  const slow = {
+    alarm: "redis-overloaded",
+    redis: { state: "failing", since: "2026-01-01T00:00:00Z", overloadedWorkers: 2 },
+  };
+  expect(attentionOf(undefined, fleet(gateway("a", slow), gateway("b")))).toEqual([
+    { kind: "alarm", alarm: "redis-overloaded", gateways: ["a"] },
+  ]);
+});

@@ -115,11 +115,11 @@ it("docs/operations.md and the launcher's list have every SLUICE_ variable that 
     "SLUICE_TRUST",
     "SLUICE_UPSTREAM_ADDRESS",
   ];
-  const used = new Set([...code.matchAll(/\bSLUICE_[A-Z_]*[A-Z]\b/g)].map(([name]) => name));
+  const used = new Set([...code.matchAll(/\bSLUICE_[A-Z0-9_]*[A-Z0-9]\b/g)].map(([name]) => name));
   for (const name of internal) used.delete(name);
   const documented = [...namesInTables(read("docs/operations.md"))].filter((name) => name.startsWith("SLUICE_"));
   expect(documented.sort()).toEqual([...used].sort());
-  const known = read(namesFile).match(/(?<=")SLUICE_[A-Z_]*[A-Z](?=")/g) ?? [];
+  const known = read(namesFile).match(/(?<=")SLUICE_[A-Z0-9_]*[A-Z0-9](?=")/g) ?? [];
   // A gateway in an operator's own nginx reads this variable; docs/install.md documents it.
   expect(known.sort()).toEqual([...used, "SLUICE_GATEWAY_DIR"].sort());
 });

@@ -84,4 +84,25 @@ const late = (addedMs: number): Fault => ({
   },
 });
 
-export const faults = [refused, blackHoled, late(deadlineMs * 0.75), late(deadlineMs * 1.5)];
+/** The same delay as the first of these, but the operator has said that Redis is then overloaded. */
+const overloaded: Fault = {
+  number: 3,
+  name: `Redis +${deadlineMs * 0.75} ms, overload from 50 ms on`,
+  async run(stack) {
+    const { proxy, system } = await startBehindProxy(stack, { SLUICE_OVERLOAD_REDIS_P99_MS: "50" });
+    return observe(stack, {
+      system,
+      decides: "shares",
+      // Probes have been quick for five seconds then.
+      recoversWithinMs: 6500,
+      async inject() {
+        proxy.delayMs = (deadlineMs * 0.75) / 2;
+        await sleep(2 * lastsMs);
+        proxy.delayMs = 0;
+        return undefined;
+      },
+    });
+  },
+};
+
+export const faults = [refused, blackHoled, late(deadlineMs * 0.75), late(deadlineMs * 1.5), overloaded];

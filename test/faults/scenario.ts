@@ -105,11 +105,11 @@ export async function startRedis(stack: AsyncDisposableStack, args: readonly str
 }
 
 /** Starts two gateways that reach a Redis through a proxy. */
-export async function startBehindProxy(stack: AsyncDisposableStack) {
+export async function startBehindProxy(stack: AsyncDisposableStack, env: NodeJS.ProcessEnv = {}) {
   const redis = await startRedis(stack);
   const proxy = await TcpProxy.start(redis.port);
   stack.defer(() => proxy.refuse());
-  const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: proxy.url } });
+  const system = await startSystem(stack, { gateways: 2, env: { SLUICE_REDIS_URL: proxy.url, ...env } });
   return { proxy, redis, system };
 }
 

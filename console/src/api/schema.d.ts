@@ -4514,7 +4514,7 @@ export interface components {
             gateways: number;
             alarms: {
                 /** @enum {string} */
-                alarm: "snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "another-database";
+                alarm: "snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "redis-overloaded" | "another-database";
                 gateways: number;
             }[];
         };
@@ -4545,7 +4545,7 @@ export interface components {
                 protocol: number;
                 revision: number;
                 lag: number;
-                alarm: ("snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "another-database") | null;
+                alarm: ("snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "redis-overloaded" | "another-database") | null;
                 refused: {
                     revision: number;
                     /** Format: date-time */
@@ -4567,6 +4567,7 @@ export interface components {
                     /** Format: date-time */
                     since: string;
                     id?: string;
+                    overloadedWorkers: number;
                 } | null;
             }[];
         };

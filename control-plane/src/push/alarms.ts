@@ -1,5 +1,5 @@
-// Finds what is wrong with connected gateways: they do not have the stored state, or count elsewhere than their fleet. Everything
-// still runs, but an operator must look after them.
+// Finds what is wrong with connected gateways: they do not have the stored state, count elsewhere than their fleet, or find Redis too
+// slow. Everything still runs, but an operator must look after them.
 // /readyz, /metrics and GET /gateways report them.
 
 import type { Position } from "../storage/epoch.ts";
@@ -11,6 +11,7 @@ import type { Gateway } from "./fleet.ts";
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
  * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
  * another-redis: the gateway uses another Redis than the control plane, or than most gateways.
+ * redis-overloaded: the gateway decides by its share by choice, because Redis is slower than its operator allows.
  * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
  */
 export const alarmNames = [
@@ -18,6 +19,7 @@ export const alarmNames = [
   "snapshot-late",
   "revision-unknown",
   "another-redis",
+  "redis-overloaded",
   "another-database",
 ] as const;
 export type AlarmName = (typeof alarmNames)[number];
@@ -44,7 +46,8 @@ export function alarmOf(gateway: Gateway, { newest, nowMs, strays }: AlarmSurrou
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";
   if (gateway.refused !== undefined) return "snapshot-refused";
   if (gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs) return "snapshot-late";
-  return strays.has(gateway.id) ? "another-redis" : undefined;
+  if (strays.has(gateway.id)) return "another-redis";
+  return (gateway.redis?.overloadedWorkers ?? 0) > 0 ? "redis-overloaded" : undefined;
 }
 
 /** Returns the alarms that at least one gateway has, and that of another database. */

@@ -69,7 +69,10 @@ const workerActivity = recordSchema({
   policies: listSchema(policyActivity, mostActive),
   keys: listSchema(keyActivity, mostActive),
 });
-const redis = recordSchema({ state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count }, { id: text });
+const redis = recordSchema(
+  { state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count },
+  { id: text, overloadedWorkers: count },
+);
 
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(

@@ -477,7 +477,18 @@ const redisOfControlPlane = {
 
 const redisOfGateway = {
   anyOf: [
-    object({ state: { type: "string", enum: ["ok", "failing", "unused"] }, since: time, id: redisIdentity }, ["id"]),
+    object(
+      {
+        state: { type: "string", enum: ["ok", "failing", "unused"] },
+        since: time,
+        id: redisIdentity,
+        overloadedWorkers: {
+          ...count,
+          description: "How many of its workers decide by the gateway's share by choice, because Redis is overloaded.",
+        },
+      },
+      ["id"],
+    ),
     { type: "null" },
   ],
   description: "The state of Redis in this gateway's last calls; null if it has no Redis or has not reported yet.",
@@ -509,7 +520,7 @@ const fleet = {
           alarm: {
             anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
             description:
-              "Why the gateway does not have the stored state, or counts elsewhere, if that will not resolve by itself; otherwise null.",
+              "Why the gateway does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
           },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],

@@ -2,6 +2,7 @@
 
 import type { RedisReport } from "../../../limiter/src/protocol/push-messages.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
+import { overloadedWorkers } from "./overload-state.ts";
 import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls.ts";
 
 /**
@@ -31,7 +32,9 @@ export function redisReport(): RedisReport {
   answered = answers;
   failed = failures;
   const [id] = stateDict.get<string>(identityKey);
-  return { state, sinceSeconds: math.floor(sinceSeconds), id };
+  const overloaded = overloadedWorkers();
+  const overload = overloaded === 0 ? undefined : overloaded;
+  return { state, sinceSeconds: math.floor(sinceSeconds), id, overloadedWorkers: overload };
 }
 
 /** Called by any worker that has read it. @param id names the data that Redis has */

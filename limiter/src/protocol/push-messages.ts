@@ -83,6 +83,11 @@ export interface RedisReport {
   sinceSeconds: number;
   /** Names the data that this Redis has; absent until the gateway knows it. All gateways of a fleet must have the same one. */
   id?: string | undefined;
+  /**
+   * How many workers decide by their share by choice, because Redis is overloaded. Absent: none, or the gateway is older than this
+   * field.
+   */
+  overloadedWorkers?: number | undefined;
 }
 
 /** One limit of a policy, for one key, with the present state of its counter. */

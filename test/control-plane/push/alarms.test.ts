@@ -85,3 +85,29 @@ describe("a gateway that cannot take a snapshot", () => {
     await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
   });
 });
+
+describe("a gateway that finds Redis too slow", () => {
+  it("appears until its last worker has returned, and /readyz stays ready", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "slow");
+    gateway.apply(await gateway.next("snapshot"));
+    const say = (overloadedWorkers?: number) =>
+      gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, overloadedWorkers } });
+    say(2);
+    await vi.waitFor(async () =>
+      expect(await seen(running)).toEqual({
+        status: 200,
+        alarms: [{ alarm: "redis-overloaded", gateways: 1 }],
+        metrics: ['sluice_control_gateway_alarms{alarm="redis-overloaded"} 1'],
+        gateways: [["slow", "redis-overloaded"]],
+      }),
+    );
+    expect((await running.call("GET", "/gateways")).body.gateways[0].redis.overloadedWorkers).toBe(2);
+    expect((await running.call("GET", "readyz", { token: undefined })).body.degraded).toEqual([
+      "Redis is too slow for gateways, which decide by their shares: see alarms.",
+    ]);
+    say();
+    await vi.waitFor(async () => expect((await seen(running)).gateways).toEqual([["slow", null]]));
+    expect((await running.call("GET", "/gateways")).body.gateways[0].redis.overloadedWorkers).toBe(0);
+  });
+});

@@ -25,7 +25,10 @@ export function attentionOf(readiness: Schemas["Readiness"] | undefined, fleet: 
     if (alarm !== null) byAlarm.set(alarm, [...(byAlarm.get(alarm) ?? []), id]);
   }
   for (const [alarm, gateways] of byAlarm) found.push({ kind: "alarm", alarm, gateways });
-  const failing = fleet.gateways.filter(({ connected, redis }) => connected && redis?.state === "failing");
+  // Probes of an overloaded Redis fail, too; what is said of the overload says more.
+  const failing = fleet.gateways.filter(
+    ({ connected, redis, alarm }) => connected && redis?.state === "failing" && alarm !== "redis-overloaded",
+  );
   if (failing.length > 0) found.push({ kind: "gatewayRedis", gateways: failing.map(({ id }) => id) });
   return found;
 }
