@@ -4,10 +4,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { callerOf, check } from "../fixtures/clients/check-api-client.ts";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { until } from "../fixtures/servers/system.ts";
+import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
 
 const names = ["decision", "policy", "limit", "key", "remaining", "delay"] as const;
 type Line = Record<(typeof names)[number] | "uri" | "status", string>;
@@ -28,6 +31,8 @@ const limited = (name: string, more: object = {}) => ({
   limits: [window],
   ...more,
 });
+
+const caller = { app: "default", token: "token-of-the-tests" };
 
 let gateway: LoneGateway;
 /** Counts in nothing but the variables' absence. */
@@ -53,6 +58,7 @@ beforeAll(async () => {
     limited("costly", { cost: { from: "header:x-cost", default: 1, max: 1 } }),
     limited("away", { scope: "cluster", onStoreFailure: "allow" }),
     limited("away-denies", { scope: "cluster", onStoreFailure: "deny" }),
+    limited("exempted", { exempt: { keys: [["friend"]] } }),
     limited("overridden", { overrides: [{ key: ["vip"], limits: [{ ...window, quota: 100 }] }] }),
   ];
   const redis = `redis://127.0.0.1:${await freePort()}`;
@@ -62,11 +68,11 @@ beforeAll(async () => {
       { id: "key", app: "default", policy: "plain", key: ["mallory"], untilSeconds: later },
       { id: "net", app: "default", cidr: "192.0.2.0/24", untilSeconds: later },
     ],
-    callers: [],
+    callers: [callerOf(caller)],
     env: { SLUICE_REDIS_URL: redis, SLUICE_HEADERS: "none" },
     edit: (config) =>
       config
-        .replace("access_log off;", `access_log off;\n${declarations}\n${logFormat}\n${map}`)
+        .replace("access_log off;", `${declarations}\n${logFormat}\n${map}\naccess_log asked.log sluice;`)
         .replace(
           "log_by_lua_block",
           "access_log all.log sluice;\naccess_log worth.log sluice if=$sluice_worth_a_line;\nlog_by_lua_block",
@@ -181,6 +187,67 @@ it("says why a request is refused that no limit refuses, and what was decided wi
   expect(await logged("/away-denies", 1)).toEqual([
     by("away-denies", { ...refused, decision: "refused,degraded,undecided" }),
   ]);
+});
+
+it("says nothing of a request that its only policy exempts", async () => {
+  expect(await logged("/exempted", 2, { "x-user": "friend" })).toEqual([nothing, nothing]);
+  expect(await logged("/exempted", 1)).toEqual([by("exempted")]);
+});
+
+it("says of the check API's requests what their callers were told", async () => {
+  const uri = "/sluice/v1/check";
+  for (const [policy, key] of [
+    ["plain", "caller"],
+    ["plain", "caller"],
+    ["plain", "mallory"],
+    ["exempted", "friend"],
+    ["shadow", "ann"],
+    ["away", "caller"],
+  ] as const) {
+    await check(gateway.privateUrl, caller, [{ policy, key: [key] }]);
+  }
+  await until("six lines", 3000, () => linesOf("asked.log", uri).length === 6);
+  const limitless = { limit: "-", remaining: "-" };
+  expect(linesOf("asked.log", uri).map(({ uri: _, status: __, ...line }) => line)).toEqual([
+    by("plain", { key: "caller" }),
+    by("plain", { key: "caller", decision: "refused" }),
+    by("plain", { ...limitless, key: "mallory", decision: "banned" }),
+    by("exempted", { ...limitless, key: "friend", decision: "allowed,exempt" }),
+    by("shadow", { decision: "allowed,shadow-refused" }),
+    by("away", { ...limitless, key: "caller", decision: "allowed,degraded,undecided" }),
+  ]);
+});
+
+it("says that Redis did not decide by choice, because it is overloaded", async () => {
+  const redis = new RedisServer(await freePort());
+  await redis.start();
+  const proxy = await TcpProxy.start(redis.port);
+  proxy.delayMs = 20;
+  const limits = [{ name: "whole", algorithm: "fixed-window", quota: 100_000, window: "366d" }];
+  const slow = await LoneGateway.start({
+    policies: [limited("slow", { scope: "cluster", limits })],
+    env: { SLUICE_REDIS_URL: proxy.url, SLUICE_OVERLOAD_REDIS_P99_MS: "10" },
+    edit: (config) =>
+      config
+        .replace("access_log off;", `${declarations}\n${logFormat}`)
+        .replace("log_by_lua_block", "access_log all.log sluice;\nlog_by_lua_block"),
+  });
+  const lines = () => readFileSync(join(slow.directory, "all.log"), "utf8").trim().split("\n");
+  try {
+    await until("Redis is overloaded", 10_000, async () => {
+      await Promise.all([1, 2, 3, 4].map(() => ask(`${slow.url}/slow`, { headers: { "x-user": "ann" } })));
+      return lines().some((line) => line.includes("overloaded"));
+    });
+    const decisions = new Set(lines().map((line) => (JSON.parse(line) as Line).decision));
+    expect([...decisions].filter((decision) => decision.includes("overloaded"))).toEqual([
+      "allowed,degraded,overloaded",
+    ]);
+    expect(decisions).toContain("allowed");
+  } finally {
+    await slow.stop();
+    await proxy.refuse();
+    await redis.stop("SIGKILL");
+  }
 });
 
 it("lets a map choose which requests have a line", () => {

@@ -93,8 +93,10 @@ const overloaded: Fault = {
     return observe(stack, {
       system,
       decides: "shares",
-      // Probes have been quick for five seconds then.
-      recoversWithinMs: 6500,
+      // Before it is an overload, requests wait for Redis.
+      mostAddedMs: 1.5 * deadlineMs,
+      // By then Redis decides a probe; all else five seconds later (test/e2e/measured/overload.test.ts).
+      recoversWithinMs,
       async inject() {
         proxy.delayMs = (deadlineMs * 0.75) / 2;
         await sleep(2 * lastsMs);
