@@ -20,6 +20,16 @@ end
 
 local deferred = product.module("gateway.src.stores.node.deferred-charge")
 local rateOf = product.module("limiter.src.algorithms.rate").rateOf
+local calendarWindow = product.module("limiter.src.algorithms.calendar-window").calendarWindow
+
+local function rateAt(step)
+  if not step.moments then
+    return rateOf(step.limit)
+  end
+  return calendarWindow(step.limit.quota, step.limit.windowUs, function(window)
+    window.previousUs, window.startUs, window.endUs, window.nextEndUs = unpack(step.moments)
+  end)
+end
 
 ngx.req.read_body()
 for life, steps in ipairs(cjson.decode(ngx.req.get_body_data())) do
@@ -28,7 +38,7 @@ for life, steps in ipairs(cjson.decode(ngx.req.get_body_data())) do
   local policy = { limits = limits }
   for _, step in ipairs(steps) do
     time = step.nowUs
-    limits[1].rate = rateOf(step.limit)
+    limits[1].rate = rateAt(step)
     if step.units > 0 then
       deferred.chargeDeferredOnNode(policy, limits, "key", step.units)
     end

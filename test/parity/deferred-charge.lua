@@ -10,7 +10,11 @@ for _, steps in ipairs(cjson.decode(io.read("*a"))) do
   local reported = {}
   for i, step in ipairs(steps) do
     redis.nowUs = step.nowUs
-    local reply = redis.run("charge_deferred", { "c", "c:debt" }, product.scriptArguments(step.limit, step.units))
+    local argv = product.scriptArguments(step.limit, step.units)
+    if step.moments then
+      argv[1], argv[4] = "calendar-window", string.format("%.0f %.0f %.0f %.0f", unpack(step.moments))
+    end
+    local reply = redis.run("charge_deferred", { "c", "c:debt" }, argv)
     local numbers = {}
     for at, number in ipairs(reply) do
       numbers[at] = string.format("%.0f", number)

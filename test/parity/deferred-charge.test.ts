@@ -6,17 +6,21 @@ import { resolve } from "node:path";
 import fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
-import { rateOf } from "../../limiter/src/algorithms/rate.ts";
+import { calendarWindow } from "../../limiter/src/algorithms/calendar-window.ts";
+import { type Rate, rateOf } from "../../limiter/src/algorithms/rate.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { DeferredCounter } from "../limiter/algorithms/deferred-counter.ts";
 import { crowdedTraces, type LegalLimit, limitedTraces } from "../limiter/legal-limits.ts";
+import { momentsAround } from "./trace.ts";
 
 interface Step {
   readonly nowUs: number;
   readonly limit: LegalLimit;
   /** 0 only reads. */
   readonly units: number;
+  /** Of a window of the calendar: when the windows around now begin and end. */
+  readonly moments?: readonly number[];
 }
 
 const kinds = ["ask", "ask", "settle", "settle", "much", "edit", "back"] as const;
@@ -27,8 +31,10 @@ const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "
     .tuple(
       fc.oneof(crowdedTraces(algorithm, 40), limitedTraces(algorithm, 25)),
       fc.array(fc.constantFrom(...kinds), { minLength: 40, maxLength: 40 }),
+      // Half of the fixed windows are of a calendar.
+      fc.boolean(),
     )
-    .map(([{ limit, fromUs, requests }, what]): Step[] => {
+    .map(([{ limit, fromUs, requests }, what, isCalendar]): Step[] => {
       let nowUs = fromUs;
       let { quota } = limit;
       return requests.map(({ afterUs, cost }, i) => {
@@ -36,15 +42,24 @@ const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "
         nowUs += kind === "back" ? -Math.min(afterUs, 3e12) : afterUs;
         if (kind === "edit") quota = quota === limit.quota ? Math.ceil(quota / 2) : limit.quota;
         const units = kind === "ask" ? 0 : kind === "much" ? cost * 8 : cost;
-        return { nowUs, limit: { ...limit, quota }, units };
+        const step = { nowUs, limit: { ...limit, quota }, units };
+        if (!isCalendar || algorithm !== "fixed-window") return step;
+        return { ...step, moments: momentsAround(limit.windowUs, nowUs) };
       });
     }),
 );
 
+function rateAt({ limit, moments }: Step): Rate {
+  if (moments === undefined) return rateOf(limit);
+  const [previousUs, startUs, endUs, nextEndUs] = moments as [number, number, number, number];
+  return { ...calendarWindow(limit.quota, limit.windowUs, () => {}), previousUs, startUs, endUs, nextEndUs };
+}
+
 function reportedByNode(steps: readonly Step[]): number[][] {
-  const counter = new DeferredCounter(rateOf((steps[0] as Step).limit));
-  return steps.map(({ nowUs, limit, units }) => {
-    counter.rate = rateOf(limit);
+  const counter = new DeferredCounter(rateAt(steps[0] as Step));
+  return steps.map((step) => {
+    const { nowUs, units } = step;
+    counter.rate = rateAt(step);
     if (units > 0) counter.chargeDeferred(nowUs, units);
     const { allowed, remaining, retryAfterUs, resetAfterUs } = counter.ask(nowUs);
     return [allowed ? 1 : 0, remaining, retryAfterUs, resetAfterUs];

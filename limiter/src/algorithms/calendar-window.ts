@@ -72,7 +72,7 @@ export function endAfterUs(limit: CalendarWindow, atUs: number): number {
 
 /**
  * Returns when the present window began. If that is not known, what is counted goes on to count, whatever the window, until somebody asks
- * who knows: so no window gets more than its quota.
+ * who knows. So the window that is open then gets its quota and, at most, what an earlier one had left.
  */
 function startOf(limit: CalendarWindow, state: CounterState, nowUs: number): number {
   if (nowUs >= limit.startUs) {

@@ -7,9 +7,10 @@
 //
 // This works for token-bucket, fixed-window, sliding-window and sliding-log. Each limit of a policy has a debt of its own.
 
+import { admitsCalendarWindow, type CalendarWindow, endAfterUs } from "./calendar-window.ts";
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
 import { type Decision, emptyDecision } from "./decision.ts";
-import { admits, charge, describe, keepsEntries, type Rate } from "./rate.ts";
+import { admits, charge, describe, type Rate } from "./rate.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
 import { admitsTokenBucket, type Bucket, overdrawTokenBucket } from "./token-bucket.ts";
 
@@ -26,6 +27,8 @@ export interface Debt {
 const latestUs = 5_000_000_000_000_000;
 /** Two turns are enough. More are needed only where a store has lost entries of the counter. */
 const mostTurns = 4;
+/** No zone puts its clocks back by more: a window of the calendar begins at most so much later than its predecessors' lengths say. */
+const latestBeginUs = 7_200_000_000;
 
 /**
  * Returns the moment from which the counter's state is in force: now, or when the debt will be paid. If the quota was edited, the
@@ -75,8 +78,8 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return chargeBucketDeferred(rate, state, fromUs, units);
   }
-  // Windows of the calendar differ in length. A debt of several windows ends in the right one, or up to some days after it began.
-  const periodUs = keepsEntries(rate) ? (rate.ticks + 1) * rate.tickUs : rate.windowUs;
+  if (rate.algorithm === "calendar-window") return chargeCalendarDeferred(rate, state, fromUs, units);
+  const periodUs = rate.algorithm === "fixed-window" ? rate.windowUs : (rate.ticks + 1) * rate.tickUs;
   const decision = emptyDecision();
   let atUs = fromUs;
   let owed = units;
@@ -92,7 +95,7 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
       // debt.
       const periods = wholeTurns(owed, rate.quota, latestUs - atUs, periodUs);
       state.atUs += periods * periodUs;
-      if (keepsEntries(rate)) moveEntries(rate, state, periods);
+      if (rate.algorithm !== "fixed-window") moveEntries(rate, state, periods);
       atUs += periods * periodUs;
       owed = Math.min(owed - periods * rate.quota, rate.quota);
       describe(rate, state, ring, atUs, owed, admits(rate, state, ring, atUs, owed), decision);
@@ -131,6 +134,36 @@ function chargeBucketDeferred(rate: Bucket, state: CounterState, fromUs: number,
   // A started µs counts as a whole one.
   const waitUs = state.atUs - fromUs - fullUs + Math.ceil((state.count - fullRest) / quota);
   return Math.min(fromUs + Math.max(waitUs, 0), latestUs);
+}
+
+/**
+ * Windows of the calendar differ in length, and only those around now are known. A debt that reaches further is paid as if all further
+ * windows were as long as the longest: in the right window, some days after it began, or in a later one.
+ */
+function chargeCalendarDeferred(rate: CalendarWindow, state: CounterState, fromUs: number, units: number): number {
+  const { quota, windowUs, nextEndUs } = rate;
+  admitsCalendarWindow(rate, state, fromUs, 1);
+  const openUs = state.nextAtUs;
+  const used = state.atUs === openUs ? state.count : 0;
+  const taken = Math.min(units, Math.max(quota - used, 0));
+  let owed = units - taken;
+  state.atUs = openUs;
+  state.count = used + taken;
+  if (owed === 0) return fromUs;
+  // A debt that is not paid in the windows that are known goes on from where it ends.
+  const isKnown = fromUs < nextEndUs;
+  let beginsUs = isKnown ? endAfterUs(rate, Math.max(openUs, fromUs)) : openUs;
+  while (owed > quota && beginsUs < nextEndUs) {
+    owed -= quota;
+    beginsUs = endAfterUs(rate, beginsUs);
+  }
+  const whole = wholeTurns(owed, quota, latestUs - beginsUs, windowUs);
+  const windows = isKnown ? whole : whole + 1;
+  // What goes on from an unknown window is late already.
+  const lateUs = windows > 0 && beginsUs === nextEndUs ? Math.min(latestBeginUs, windowUs / 2) : 0;
+  state.atUs = Math.max(beginsUs + windows * windowUs + lateUs, fromUs);
+  state.count = Math.min(owed - whole * quota, quota);
+  return Math.min(state.atUs, latestUs);
 }
 
 /**

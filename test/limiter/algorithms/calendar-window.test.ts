@@ -1,4 +1,6 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { knownZone } from "../../../control-plane/src/zones/zone-transitions.ts";
 import {
   type CalendarWindow,
   calendarWindow,
@@ -6,15 +8,17 @@ import {
   followWindow,
 } from "../../../limiter/src/algorithms/calendar-window.ts";
 import { never } from "../../../limiter/src/algorithms/decision.ts";
-import { chargeDeferred } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { memoryCounter, memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
 import { capacity, lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import { shareOf } from "../../../limiter/src/algorithms/share.ts";
 import { tokenBucket } from "../../../limiter/src/algorithms/token-bucket.ts";
 import { topUp } from "../../../limiter/src/algorithms/top-up.ts";
+import { followCalendar, longestWindowUs } from "../../../limiter/src/document/calendar.ts";
+import type { ZoneTransition } from "../../../limiter/src/document/schedule.ts";
 import { leaseParameters } from "../../../limiter/src/lease/holder.ts";
 import { isLeasable } from "../../../limiter/src/lease/ledger.ts";
 import { Counter, day, hour, second } from "./counter.ts";
+import { DeferredCounter } from "./deferred-counter.ts";
 
 const utcUs = (year: number, month: number, dayOfMonth = 1) => Date.UTC(year, month - 1, dayOfMonth) * 1000;
 
@@ -135,13 +139,98 @@ describe("a window of the calendar", () => {
   test("may be leased", () => {
     expect(isLeasable(toldInFebruary(), leaseParameters)).toBe(true);
   });
+});
 
-  test("charges what a response took beyond it in the next window", () => {
-    const state = memoryCounter();
-    const rate = toldInFebruary(10);
-    const paidAtUs = chargeDeferred(rate, state, memoryRing, utcUs(2024, 2, 10), 14);
-    expect(paidAtUs).toBe(utcUs(2024, 3));
-    expect([state.atUs, state.count]).toEqual([utcUs(2024, 3), 4]);
+describe("what a response took beyond a window of the calendar", () => {
+  const quota = 10;
+  const begun = utcUs(2024, 2, 10);
+
+  function owing(units: number): DeferredCounter {
+    const counter = new DeferredCounter(toldInFebruary(quota));
+    counter.chargeDeferred(begun, units);
+    return counter;
+  }
+
+  test("is charged to the windows after it, from their beginning on", () => {
+    const counter = owing(21);
+    expect([counter.state.atUs, counter.state.count]).toEqual([utcUs(2024, 4), 1]);
+    expect(counter.debt).toEqual({ paidAtUs: utcUs(2024, 4), sinceUs: begun, quota });
+    expect(counter.ask(begun)).toMatchObject({ allowed: false, retryAfterUs: utcUs(2024, 4) - begun });
+  });
+
+  test.each([
+    [1, 2, 9],
+    [10, 2, 0],
+    [11, 3, 9],
+    [20, 3, 0],
+    [21, 4, 9],
+    [30, 4, 0],
+  ])("%i units are paid in month %i, which has %i left", (units, month, left) => {
+    const counter = owing(units);
+    const paidAtUs = Math.max(utcUs(2024, month), begun);
+    expect(counter.ask(paidAtUs)).toMatchObject({ allowed: left > 0, remaining: left });
+    if (month > 2) expect(counter.ask(paidAtUs - 1)).toMatchObject({ allowed: false, remaining: 0 });
+  });
+
+  test("is charged after the windows that are known as if all were as long as the longest, and clocks put back", () => {
+    const { atUs, count } = owing(35).state;
+    expect([atUs, count]).toEqual([utcUs(2024, 4) + 31 * day + 2 * hour, 5]);
+    const { atUs: laterUs, count: laterCount } = owing(40).state;
+    expect([laterUs, laterCount]).toEqual([utcUs(2024, 4) + 31 * day + 2 * hour, 10]);
+  });
+
+  test("is charged after earlier debts, also where no window is known", () => {
+    const counter = owing(35);
+    const paidAtUs = counter.debt.paidAtUs;
+    counter.chargeDeferred(begun + hour, 3);
+    expect([counter.state.atUs, counter.state.count]).toEqual([paidAtUs, 8]);
+    counter.chargeDeferred(begun + 2 * hour, 3);
+    expect([counter.state.atUs, counter.state.count]).toEqual([paidAtUs + 31 * day, 1]);
+  });
+
+  test("is forgiven where it would be paid in the year 2128 or later", () => {
+    const counter = owing(2 ** 31);
+    expect(counter.state.atUs).toBeLessThanOrEqual(5_000_000_000_000_000 + 2 * hour);
+    expect(counter.debt.paidAtUs).toBeGreaterThan(5_000_000_000_000_000 - 31 * day);
+    expect(counter.debt.paidAtUs).toBeLessThanOrEqual(5_000_000_000_000_000);
+    expect(counter.state.count).toBe(quota);
+  });
+
+  const units = ["hour", "day", "week", "month", "year"] as const;
+  const zones = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana"] as const;
+  const begins = fc.integer({ min: utcUs(2024, 1) / second, max: utcUs(2028, 1) / second });
+
+  test("never leaves a window more than a debtor does who pays at each border, and the next two windows just that", () => {
+    const property = fc.property(
+      fc.constantFrom(...units),
+      fc.constantFrom(...zones),
+      begins,
+      fc.array(fc.integer({ min: 1, max: 25 }), { minLength: 1, maxLength: 3 }),
+      (unit, timezone, fromSeconds, responses) => {
+        const calendar = { unit, timezone, anchor: unit === "year" ? 101 : 1 };
+        const transitions = knownZone(timezone, utcUs(2024, 1) / second)?.transitions as readonly ZoneTransition[];
+        const window = calendarWindow(quota, longestWindowUs(calendar), (one, nowUs) =>
+          followCalendar(calendar, transitions, one, nowUs),
+        );
+        const counter = new DeferredCounter(window);
+        followWindow(window, fromSeconds * second);
+        for (const cost of responses) counter.chargeDeferred(fromSeconds * second, cost);
+        let owed = responses.reduce((sum, cost) => sum + cost, 0);
+        let nowUs = fromSeconds * second;
+        for (let i = 0; i < 12; i++) {
+          followWindow(window, nowUs);
+          const left = Math.max(quota - owed, 0);
+          const { remaining } = counter.ask(nowUs);
+          const atEnd = counter.ask(window.endUs - 1).remaining;
+          if (i < 3) expect([remaining, atEnd]).toEqual([left, left]);
+          else expect(Math.max(remaining, atEnd)).toBeLessThanOrEqual(left);
+          owed = Math.max(owed - quota, 0);
+          nowUs = window.endUs;
+        }
+        expect(counter.ask(nowUs).remaining).toBe(quota);
+      },
+    );
+    fc.assert(property, { numRuns: 2000 });
   });
 });
 
