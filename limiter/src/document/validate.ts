@@ -460,13 +460,17 @@ function checkCost(document: Json, findings: Findings): void {
   addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });
 }
 
+const algorithmsOfWindows = algorithms.filter((algorithm) => algorithm !== "concurrency");
+
 /** Fields of a limit that only some algorithms have. */
 const fieldsOfAlgorithms = [
   { field: "burst", of: ["token-bucket", "leaky-bucket"] },
   { field: "precision", of: ["sliding-window"] },
   { field: "maxDelay", of: ["leaky-bucket"] },
   { field: "ttl", of: ["concurrency"] },
-  { field: "window", of: ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket"] },
+  { field: "window", of: algorithmsOfWindows },
+  { field: "timezone", of: algorithmsOfWindows },
+  { field: "anchor", of: algorithmsOfWindows },
 ];
 
 function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
@@ -494,6 +498,8 @@ function checkLifetime(limit: Json, document: Json, path: string, findings: Find
 }
 
 function insteadOfLifetime({ algorithm }: Json, { scope, cost }: Json): string | undefined {
+  // Windows of concurrency are refused already.
+  if (algorithm === "concurrency") return undefined;
   if (algorithm !== "fixed-window") return "a duration: only fixed-window can have a lifetime";
   if (scope !== "cluster") return "a duration, or scope: cluster, because what a node has counted ends with it";
   return isRecord(cost) && isDeferred(cost) ? "a duration, where response-bytes are the cost" : undefined;
@@ -503,6 +509,8 @@ function insteadOfLifetime({ algorithm }: Json, { scope, cost }: Json): string |
 function checkCalendar(limit: Json, path: string, findings: Findings): void {
   const { window, algorithm } = limit as { window?: unknown; algorithm?: unknown };
   const isCalendar = isCalendarUnit(window);
+  // It has none of these fields.
+  if (algorithm === "concurrency") return;
   if (isCalendar && isAlgorithm(algorithm) && algorithm !== "fixed-window") {
     const expected = "a duration: only fixed-window can have a window of the calendar";
     addProblem(findings, { path: `${path}.window`, expected, got: describeValue(window) });

@@ -54,19 +54,22 @@ function LimitFields({ draft, change, at, limit, isOnly }: FormProps & { at: str
       ) : (
         <Text {...form} at={`${at}.window`} required />
       )}
-      {isCalendar(limit?.["window"]) ? <Text {...form} at={`${at}.timezone`} word="windowTimezone" /> : null}
-      {hasAnchor(limit?.["window"]) ? <NumberOrText {...form} at={`${at}.anchor`} /> : null}
+      {mayHaveTimezone(limit) ? <Text {...form} at={`${at}.timezone`} word="windowTimezone" /> : null}
+      {mayHaveAnchor(limit) ? <NumberOrText {...form} at={`${at}.anchor`} /> : null}
       {hasBurst ? <Units {...form} at={`${at}.burst`} /> : null}
       {isOnly ? null : <Text {...form} at={`${at}.name`} />}
     </div>
   );
 }
 
-function isCalendar(window: unknown): boolean {
-  return typeof window === "string" && calendarUnits.includes(window);
+/** What is there can be emptied, also where it is refused because the window was changed. */
+function mayHaveTimezone(limit: Json): boolean {
+  const window = limit?.["window"];
+  return (typeof window === "string" && calendarUnits.includes(window)) || limit?.["timezone"] !== undefined;
 }
 
 /** The other windows of the calendar begin with the first moment of their hour or day. */
-function hasAnchor(window: unknown): boolean {
-  return window === "week" || window === "month" || window === "year";
+function mayHaveAnchor(limit: Json): boolean {
+  const window = limit?.["window"];
+  return window === "week" || window === "month" || window === "year" || limit?.["anchor"] !== undefined;
 }
