@@ -45,6 +45,7 @@ import epochRoutes from "./routes/epoch.ts";
 import eventRoutes from "./routes/events.ts";
 import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
+import libraryRoutes from "./routes/library.ts";
 import memberRoutes from "./routes/members.ts";
 import openIdRoutes from "./routes/openid.ts";
 import policyRoutes from "./routes/policies.ts";
@@ -308,6 +309,7 @@ const api = fp<ApiOptions>(
     await app.register(policyRoutes, { prefix, redisIsSet });
     await app.register(putPoliciesRoutes, { prefix, redisIsSet });
     await app.register(templateRoutes, { prefix });
+    await app.register(libraryRoutes, { prefix });
     await app.register(banRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
     await app.register(memberRoutes, { prefix });

@@ -72,6 +72,35 @@ it("makes a policy by form: shows what is wrong while one types, stores it in sh
   await page.context().close();
 });
 
+it("begins a policy with one of the library, which says what to change, or takes it by name", async () => {
+  const { page, faults } = await editorOf("/policies/new");
+  await page.getByRole("button", { name: "Login protection, by account" }).click();
+  await page.getByText("Change form:account to the name of your form's field.").waitFor();
+  expect(new URL(page.url()).searchParams.get("template")).toBe("login-protection");
+  await page.getByLabel("Name", { exact: true }).fill("sign-in");
+  await page.getByLabel("Paths").fill("/sign-in");
+  await page.getByLabel("Key", { exact: true }).fill("form:user");
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByText(/sign-in is enforced from revision/).waitFor();
+  expect(await stored("sign-in")).toMatchObject({
+    match: { methods: ["POST"], paths: ["/sign-in"] },
+    key: ["form:user"],
+    onMissingKey: "deny",
+    onLimit: { status: 429 },
+  });
+  await page.goto(`${system.controlUrl}/policies/new`);
+  const yaml = "name: by-name\ntemplate: download-quota\nmatch: { paths: [/by-name] }\n";
+  await page.getByRole("textbox", { name: "YAML" }).click();
+  await page.keyboard.press("Control+A");
+  await page.keyboard.insertText(yaml);
+  await page.getByText("The policy is valid.").waitFor();
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByText(/by-name is enforced from revision/).waitFor();
+  expect(await stored("by-name")).toMatchObject({ match: { paths: ["/by-name"] }, cost: { from: "response-bytes" } });
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("form and YAML are in step, and a dry run changes nothing", async () => {
   await system.put(limitOf("music", 5));
   const { page, faults } = await editorOf("/policies/default/music");

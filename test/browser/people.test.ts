@@ -95,6 +95,22 @@ it("makes a token, shows it once, and it works; then deletes it, and it does not
   await page.context().close();
 });
 
+it("shows what is supplied to be read, and begins a policy with it", async () => {
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/templates");
+  await page.getByRole("row", { name: /^polite-429 A polite refusal action/ }).waitFor();
+  await page.getByRole("button", { name: "View download-quota" }).click();
+  const dialog = page.getByRole("dialog", { name: "A download quota" });
+  await dialog.getByText("Change the quota, which is in bytes, and the window.").waitFor();
+  await dialog.getByText("template: download-quota", { exact: true }).waitFor();
+  expect(await dialog.getByRole("textbox").count()).toBe(0);
+  await dialog.getByRole("link", { name: "Begin a policy with it" }).click();
+  await page.getByText("The client sees whole responses.").waitFor();
+  expect(await page.getByRole("textbox", { name: "YAML" }).textContent()).toContain("response-bytes");
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("makes a template, shows what a change of it does to policies before it is stored, and keeps one that is in use", async () => {
   const { page, faults } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken, "/templates");

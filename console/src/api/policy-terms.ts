@@ -1,6 +1,7 @@
 // What a stored policy says, with the defaults of what it leaves out (docs/policies.md).
 
 import type { Schemas } from "./client.ts";
+import type { Supplied } from "./queries.ts";
 
 /** As it is stored: the description of the API names what policies are with all defaults. */
 export type StoredPolicy = Partial<Schemas["Policy"]> & Pick<Schemas["Policy"], "name">;
@@ -29,17 +30,40 @@ export function termsOf(policy: StoredPolicy): PolicyTerms {
   };
 }
 
-/** @returns the document with the content of the templates that it names; a name that there is not stays */
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * Says what the control plane makes of a document (control-plane/src/library, templates).
+ *
+ * @param templates of the app: they come before what is supplied @param library absent for a stored document, which has copies of it
+ * @returns the document with the content of the templates that it names; a name that there is not stays
+ */
 export function withTemplates(
-  document: Readonly<Record<string, unknown>>,
+  document: Json,
   templates: readonly { readonly name: string; readonly document: Partial<Schemas["Template"]> }[],
+  library: readonly Supplied[] = [],
 ): Record<string, unknown> {
-  const whole: Record<string, unknown> = { ...document };
+  const whole = completed(document, library);
   for (const field of ["cost", "onLimit"] as const) {
-    const named = templates.find(({ name }) => name === templateOf(document[field]));
-    if (named !== undefined) whole[field] = named.document[field];
+    const name = templateOf(whole[field]);
+    const own = templates.find((one) => one.name === name)?.document[field];
+    const content = own ?? library.find((one) => one.kind === "action" && one.name === name)?.document[field];
+    if (name !== undefined && content !== undefined) whole[field] = content;
   }
   return whole;
+}
+
+function completed(document: Json, library: readonly Supplied[]): Record<string, unknown> {
+  const { template, ...own } = document;
+  const supplied = library.find(({ kind, name }) => kind === "policy" && name === template)?.document;
+  if (supplied === undefined) return { ...document };
+  const [match, ownMatch] = [supplied["match"], own["match"]];
+  const both = isObject(match) && isObject(ownMatch) ? { match: { ...match, ...ownMatch } } : {};
+  return { ...supplied, ...own, ...both };
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** @returns the name of the template that a policy's field refers to; undefined: none */

@@ -8,6 +8,7 @@ export type Fleet = Schemas["Fleet"];
 export type Gateway = Fleet["gateways"][number];
 export type ListedPolicy = Schemas["PolicyPage"]["policies"][number];
 export type BusyPolicy = Schemas["BusyPolicies"]["policies"][number];
+export type Supplied = Schemas["SuppliedTemplate"];
 export type Template = Schemas["TemplatePage"]["templates"][number];
 export type TrafficPoint = Schemas["Traffic"]["points"][number];
 
@@ -117,6 +118,13 @@ export const templatesQuery = (app: string) =>
       return pages.flatMap(({ templates }) => templates);
     },
   });
+
+/** What is supplied does not change while the control plane runs. */
+export const libraryQuery = queryOptions({
+  queryKey: ["library"],
+  queryFn: async ({ signal }) => (await answerOf(api.GET("/api/v1/library", { signal }))).templates,
+  staleTime: Number.POSITIVE_INFINITY,
+});
 
 export const membersQuery = queryOptions({
   queryKey: ["members"],

@@ -688,6 +688,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                     "application/x-ndjson": {
                         name: string;
@@ -886,6 +887,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                     "application/yaml": {
                         name: string;
@@ -1084,6 +1086,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                 };
             };
@@ -1332,6 +1335,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                     "application/yaml": {
                         name?: string;
@@ -1530,6 +1534,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                 };
             };
@@ -1816,6 +1821,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                     "application/yaml": {
                         name?: string;
@@ -2014,6 +2020,7 @@ export interface paths {
                                 to: string;
                             }[];
                         };
+                        template?: string;
                     };
                 };
             };
@@ -2347,6 +2354,94 @@ export interface paths {
                 };
             };
         };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/library": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what is supplied, by name */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Library"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/library/{template}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read one supplied action or policy */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    template: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SuppliedTemplate"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4815,6 +4910,25 @@ export interface components {
                 document: components["schemas"]["Template"];
             }[];
             next?: string;
+        };
+        SuppliedTemplate: {
+            name: string;
+            /** @enum {string} */
+            kind: "action" | "policy";
+            title: string;
+            description: string;
+            translations: {
+                [key: string]: {
+                    title: string;
+                    description: string;
+                };
+            };
+            document: {
+                [key: string]: unknown;
+            };
+        };
+        Library: {
+            templates: components["schemas"]["SuppliedTemplate"][];
         };
     };
     responses: never;

@@ -74,7 +74,11 @@ export const errorCatalogue = {
   },
   "app-not-found": { status: 404, title: "App not found", meaning: "There is no app of this name." },
   "policy-not-found": { status: 404, title: "Policy not found", meaning: "The app has no policy of this name." },
-  "template-not-found": { status: 404, title: "Template not found", meaning: "The app has no template of this name." },
+  "template-not-found": {
+    status: 404,
+    title: "Template not found",
+    meaning: "The app, or the library, has no template of this name.",
+  },
   "ban-not-found": {
     status: 404,
     title: "Ban not found",

@@ -5,12 +5,18 @@ import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { warningsOf } from "@sluice/limiter/document/warnings.ts";
+import {
+  completeFromLibrary,
+  copySupplied,
+  problemBeforeCompletion,
+  templatesWithSupplied,
+} from "../library/complete.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 import { isTimezone } from "../zones/zone-transitions.ts";
 import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } from "./validate-realm.ts";
 
 export interface Validation {
-  /** The document to store: with its name, and with its references to templates. */
+  /** The document to store: with its name, with its references to templates of the app, and with copies of what is supplied. */
   readonly document: unknown;
   /** The document for gateways: with its templates resolved. */
   readonly resolved: unknown;
@@ -37,10 +43,15 @@ export function validatePut(
   templates: Templates,
   context: PolicyContext,
 ): Validation {
-  const named = withName(document, name ?? "unnamed");
-  const resolution = resolveTemplates(named, templates);
+  const put = withName(document, name ?? "unnamed");
+  const completion = completeFromLibrary(put);
+  const resolution = resolveTemplates(completion.document, templatesWithSupplied(templates));
+  const named = copySupplied(completion.document, resolution, templates);
+  if (completion.problem !== undefined) {
+    return { document: named, resolved: resolution.document, problems: [completion.problem], warnings: [] };
+  }
   const validation = validatePolicy(resolution.document);
-  const asPut = (one: Problem) => problemAsPut(one, resolution.origins);
+  const asPut = (one: Problem) => problemBeforeCompletion(problemAsPut(one, resolution.origins), put, completion);
   const problems = [...validation.problems.map(asPut), ...resolution.problems];
   const reaching = validation.policy ?? withReachAlone(resolution.document);
   if (reaching !== undefined) problems.push(...outsideProblems(reaching, context.app.realm).map(asPut));
@@ -57,11 +68,8 @@ export function validatePut(
     });
   }
   if (named["scope"] === "cluster" && !redisIsSet) {
-    problems.push({
-      path: "scope",
-      expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set",
-      got: '"cluster"',
-    });
+    const expected = "node: cluster needs Redis, and SLUICE_REDIS_URL is not set";
+    problems.push(asPut({ path: "scope", expected, got: '"cluster"' }));
   }
   problems.push(...unknownTimezones(named, "", new Set(problems.map(({ path }) => path))));
   return { document: named, resolved: resolution.document, problems, warnings };

@@ -25,7 +25,7 @@ import {
   pruneParameter,
   querySchema,
 } from "../schemas/parameters.ts";
-import { storedPolicySchema } from "../schemas/policy-schema.ts";
+import { namedPolicySchema } from "../schemas/policy-schema.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import {
   type KnownPolicy,
@@ -61,7 +61,7 @@ export default async function putPoliciesRoutes(
       config: {
         access: "write",
         records: "revision",
-        body: { ...storedPolicySchema, description: "Each document, on a line of JSON or as a document of YAML." },
+        body: { ...namedPolicySchema, description: "Each document, on a line of JSON or as a document of YAML." },
         bodyTypes: manyTypes,
         conditions: "change",
         refuses: ["app-not-found", "invalid-policy", "bound-exceeded", "bodies-busy"],

@@ -18,11 +18,23 @@ export const storedPolicySchema: JsonSchema = {
   properties: { ...(policySchema["properties"] as Record<string, JsonSchema>), ...templatedFields() },
 };
 
-/** The schema of a document in a PUT, which may leave its name to the URL. */
-export const policyBodySchema: JsonSchema = {
+/** The schema of a document that is put among others, which may leave what a policy needs to a template of the library. */
+export const namedPolicySchema: JsonSchema = {
   ...storedPolicySchema,
-  required: (policySchema["required"] as string[]).filter((name) => name !== "name"),
+  properties: {
+    ...(storedPolicySchema["properties"] as Record<string, JsonSchema>),
+    template: {
+      type: "string",
+      maxLength: 63,
+      description:
+        "Name of a policy of the library. What the document does not say is taken from there when it is stored: of `match` field by field, of everything else whole.",
+    },
+  },
+  required: ["name"],
 };
+
+/** The schema of a document in a PUT, which may leave its name to the URL too. */
+export const policyBodySchema: JsonSchema = { ...namedPolicySchema, required: [] };
 
 /** Derives the schema of a shape. It is never stricter than the shape, and looser where the shape checks by code. */
 export function schemaOf(shape: Shape): JsonSchema {
@@ -65,7 +77,9 @@ function templatedFields(): Record<string, JsonSchema> {
     type: "object",
     additionalProperties: false,
     required: ["template"],
-    properties: { template: { type: "string", description: "Name of a template of the app." } },
+    properties: {
+      template: { type: "string", description: "Name of a template of the app, or of an action of the library." },
+    },
   };
   const properties = policySchema["properties"] as Record<string, JsonSchema>;
   return Object.fromEntries(

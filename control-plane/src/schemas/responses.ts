@@ -3,6 +3,7 @@
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
+import { kinds as suppliedKinds } from "../library/supplied.ts";
 import { alarmNames } from "../push/alarms.ts";
 import { appRoles, memberRoles } from "../rights/roles.ts";
 import { templateShape } from "../templates/template-shape.ts";
@@ -683,6 +684,36 @@ const templatePage = {
   ),
 };
 
+const suppliedWords = {
+  title: text,
+  description: { ...text, description: "What it is for, what the client sees, and what to change." },
+};
+
+const suppliedTemplate = {
+  $id: "SuppliedTemplate",
+  ...object({
+    name: text,
+    kind: {
+      type: "string",
+      enum: suppliedKinds,
+      description:
+        "action: an onLimit, which policies refer to as onLimit.template. policy: policies take it by the field template, and add what they match.",
+    },
+    ...suppliedWords,
+    translations: {
+      type: "object",
+      description: "Title and description in other languages.",
+      additionalProperties: object(suppliedWords),
+    },
+    document: { type: "object", additionalProperties: true, description: "The fields of a policy that it has." },
+  }),
+};
+
+const suppliedLibrary = {
+  $id: "Library",
+  ...object({ templates: { type: "array", items: { $ref: "SuppliedTemplate#" } } }),
+};
+
 export const sharedSchemas = [
   problem,
   policy,
@@ -719,6 +750,8 @@ export const sharedSchemas = [
   banPage,
   template,
   templatePage,
+  suppliedTemplate,
+  suppliedLibrary,
 ];
 
 export type SharedSchema =
@@ -756,7 +789,9 @@ export type SharedSchema =
   | "NewBan"
   | "BanPage"
   | "Template"
-  | "TemplatePage";
+  | "TemplatePage"
+  | "SuppliedTemplate"
+  | "Library";
 
 /** A schema of this file by its name, or one that a single route has. */
 type Described = SharedSchema | JsonSchema;

@@ -97,6 +97,8 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
     const text = JSON.stringify({ name: `many-${made}`, ...policy() });
     return { path: `${shop}/policies`, text, type: "application/jsonl", leaves: "put-policies" };
   },
+  "GET /api/v1/library": async () => ({ path: "/library" }),
+  "GET /api/v1/library/:template": async () => ({ path: "/library/polite-429" }),
   "GET /api/v1/apps/:app/templates": async () => ({ path: `${shop}/templates` }),
   "GET /api/v1/apps/:app/templates/:template": async () => ({ path: `${shop}/templates/polite` }),
   "PUT /api/v1/apps/:app/templates/:template": async () => {

@@ -12,14 +12,14 @@ import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { Turns } from "../../fixtures/turns.ts";
 
-const polite = "/apps/default/templates/polite-429";
+const polite = "/apps/default/templates/our-429";
 const books = "/apps/default/policies/books";
 /** Those of a snapshot are in any order. */
 const inOrder = (policies: readonly SnapshotPolicy[]) => {
   const place = ({ app, document }: SnapshotPolicy) => `${app}/${(document as { name: string }).name}`;
   return [...policies].sort((a, b) => (place(a) < place(b) ? -1 : 1));
 };
-const usesPolite = { ...onePerSecond, onLimit: { template: "polite-429" } };
+const usesPolite = { ...onePerSecond, onLimit: { template: "our-429" } };
 
 describe("a template", () => {
   it("is stored, shown with its version, listed by name and deleted", async () => {
@@ -33,12 +33,12 @@ describe("a template", () => {
     expect((await call("GET", polite, { headers: { "if-none-match": '"1"' } })).status).toBe(304);
     expect((await call("GET", "/apps/default/templates")).body.templates).toMatchObject([
       { name: "heavy", etag: '"2"', revision: 2, document: { cost: 5 } },
-      { name: "polite-429", etag: '"1"', revision: 1, document },
+      { name: "our-429", etag: '"1"', revision: 1, document },
     ]);
     expect((await call("DELETE", polite)).body).toEqual({ revision: 3 });
     for (const method of ["GET", "DELETE"]) expect((await call(method, polite)).body.code).toBe("template-not-found");
     const summaries = (await call("GET", "/revisions")).body.revisions.map((one: { summary: string }) => one.summary);
-    expect(summaries[0]).toBe("deleted template default/polite-429");
+    expect(summaries[0]).toBe("deleted template default/our-429");
   });
 
   it("changes nothing if it is equal, and honours If-Match", async () => {
@@ -95,7 +95,7 @@ describe("a policy that uses a template", () => {
     const running = await startControlPlane();
     await running.call("PUT", polite, { body: { onLimit: { status: 503 } } });
     await running.call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
-    const document = { ...perSecond(5), onLimit: { template: "polite-429" }, cost: { template: "heavy" } };
+    const document = { ...perSecond(5), onLimit: { template: "our-429" }, cost: { template: "heavy" } };
     expect((await running.call("PUT", books, { body: document })).status).toBe(201);
     await running.call("PUT", "/apps/default/policies/films", { body: onePerSecond });
     expect((await running.call("GET", books)).body).toEqual({ name: "books", ...document });
@@ -120,7 +120,7 @@ describe("a policy that uses a template", () => {
   it("gets the template of its own app", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");
-    await running.call("PUT", "/apps/shop/templates/polite-429", { body: { onLimit: { status: 503 } } });
+    await running.call("PUT", "/apps/shop/templates/our-429", { body: { onLimit: { status: 503 } } });
     expect((await running.call("PUT", books, { body: usesPolite })).body.code).toBe("invalid-policy");
     await running.call("PUT", polite, { body: { onLimit: { status: 429 } } });
     await running.call("PUT", books, { body: usesPolite });
@@ -135,7 +135,7 @@ describe("a policy that uses a template", () => {
   it("may have texts and keys that only look like a reference", async () => {
     const running = await startControlPlane();
     await running.call("PUT", polite, { body: { onLimit: {} } });
-    const document = { ...onePerSecond, description: '{"template":"polite-429"}', key: ["const:template"] };
+    const document = { ...onePerSecond, description: '{"template":"our-429"}', key: ["const:template"] };
     expect((await running.call("PUT", books, { body: document })).status).toBe(201);
     const gateway = await connectGateway(running, "g1");
     expect((await gateway.next("snapshot")).policies[0]?.document).toEqual({ name: "books", ...document });
@@ -148,19 +148,34 @@ describe("a policy that uses a template", () => {
     await withTemplates().call("PUT", "/apps/default/templates/heavy", { body: { cost: 3 } });
   });
   it.each([
-    [{ onLimit: { template: "none" } }, "onLimit.template", "onLimit: polite-429", '"none"'],
-    [{ onLimit: { template: "heavy" } }, "onLimit.template", "onLimit: polite-429", '"heavy"'],
-    [{ cost: { template: "polite-429" } }, "cost.template", "cost: heavy", '"polite-429"'],
-    [{ onLimit: { template: 5 } }, "onLimit.template", "onLimit: polite-429", "5"],
-    [{ onLimit: { template: "constructor" } }, "onLimit.template", "onLimit: polite-429", '"constructor"'],
-    [{ onLimit: { template: "polite-429", status: 503 } }, "onLimit.status", "nothing beside template", "503"],
+    [
+      { onLimit: { template: "none" } },
+      "onLimit.template",
+      "onLimit: cheap-answer, our-429, polite-429, wait-in-line",
+      '"none"',
+    ],
+    [
+      { onLimit: { template: "heavy" } },
+      "onLimit.template",
+      "onLimit: cheap-answer, our-429, polite-429, wait-in-line",
+      '"heavy"',
+    ],
+    [{ cost: { template: "our-429" } }, "cost.template", "cost: heavy", '"our-429"'],
+    [{ onLimit: { template: 5 } }, "onLimit.template", "onLimit: cheap-answer, our-429, polite-429, wait-in-line", "5"],
+    [
+      { onLimit: { template: "constructor" } },
+      "onLimit.template",
+      "onLimit: cheap-answer, our-429, polite-429, wait-in-line",
+      '"constructor"',
+    ],
+    [{ onLimit: { template: "our-429", status: 503 } }, "onLimit.status", "nothing beside template", "503"],
     [
       { cost: { template: "heavy" } },
       "cost.template",
       "at most 1, which is all that limits[0]",
       '"heavy", where it is 3',
     ],
-    [{ mode: { template: "polite-429" } }, "mode", "one of enforce", "an object"],
+    [{ mode: { template: "our-429" } }, "mode", "one of enforce", "an object"],
   ])("is refused for %j, by the paths of its own document", async (fields, path, expected, got) => {
     const { call } = withTemplates();
     const body = { ...onePerSecond, ...fields };
@@ -171,11 +186,11 @@ describe("a policy that uses a template", () => {
 
   it("is refused with the hint that there are no templates", async () => {
     const { call } = await startControlPlane();
-    expect((await call("PUT", books, { body: usesPolite })).body.errors).toEqual([
+    expect((await call("PUT", books, { body: { ...onePerSecond, cost: { template: "heavy" } } })).body.errors).toEqual([
       {
-        path: "onLimit.template",
-        expected: "the name of a template with onLimit, and the app has none",
-        got: '"polite-429"',
+        path: "cost.template",
+        expected: "the name of a template with cost, and the app has none",
+        got: '"heavy"',
       },
     ]);
   });

@@ -1,17 +1,21 @@
 // What the URLs of a policy and of a new one say besides its name.
 
+import { isName } from "@sluice/limiter/document/policy-shape.ts";
 import { type Starter, starters } from "./editor/starters.ts";
 
 export interface NewPolicySearch {
   readonly app?: string;
   readonly from?: Starter;
+  /** The name of a supplied policy to begin with. */
+  readonly template?: string;
 }
 
-export function readNewPolicySearch({ app, from }: Record<string, unknown>): NewPolicySearch {
+export function readNewPolicySearch({ app, from, template }: Record<string, unknown>): NewPolicySearch {
   const starter = starters.find((one) => one === from);
   return {
     ...(typeof app === "string" && app !== "" ? { app } : {}),
     ...(starter === undefined ? {} : { from: starter }),
+    ...(typeof template === "string" && isName(template) ? { template } : {}),
   };
 }
 

@@ -13,6 +13,7 @@ import { useTell } from "../../parts/notices.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { SuppliedTemplates } from "./supplied-templates.tsx";
 import { TemplateDialog } from "./template-dialog.tsx";
 import { usersOf } from "./template-users.ts";
 
@@ -40,6 +41,7 @@ export function TemplatesPage() {
         ) : null}
       </div>
       {app === undefined ? <Loading /> : <Templates key={app} app={app} mayEdit={mayEdit} onOpen={setOpen} />}
+      {app === undefined ? null : <SuppliedTemplates app={app} mayEdit={mayEdit} />}
       {app !== undefined && open?.action === "new" ? (
         <TemplateDialog app={app} template={undefined} mayEdit={mayEdit} onClose={close} />
       ) : null}

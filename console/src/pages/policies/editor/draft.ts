@@ -56,6 +56,7 @@ const order = [
 
 /** Fields that may name a template of the app, which only the control plane knows. */
 const fromTemplates = ["onLimit", "cost"];
+const anyLimits = [{ algorithm: "fixed-window", quota: 2_147_483_648, window: "1d" }];
 
 export function draftOf(document: Json): Draft {
   const known = order.filter((name) => name in document);
@@ -153,7 +154,12 @@ export function faultAt({ faults }: Draft, path: string): Fault | undefined {
   );
 }
 
+/** What is to come from a template is left out, or stands for itself if nothing is valid without it. */
 function withoutTemplates(document: Json): Json {
+  const { template, ...own } = document;
+  if (typeof template === "string") {
+    return withoutTemplates(own["plans"] === undefined ? { limits: anyLimits, ...own } : own);
+  }
   const named = fromTemplates.filter((name) => {
     const value = document[name];
     return typeof value === "object" && value !== null && "template" in value;

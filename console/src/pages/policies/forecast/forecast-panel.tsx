@@ -5,7 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useId, useMemo, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
 import { withTemplates } from "../../../api/policy-terms.ts";
-import { recordedQuery, templatesQuery } from "../../../api/queries.ts";
+import { libraryQuery, recordedQuery, templatesQuery } from "../../../api/queries.ts";
 import type { ForecastRequest } from "../../../forecast/forecast.ts";
 import type { Simulation } from "../../../forecast/simulate.ts";
 import { Field } from "../../../parts/field.tsx";
@@ -47,7 +47,9 @@ export function ForecastPanel({
   const { data: recorded } = useQuery({ ...recordedQuery(app, name ?? ""), enabled: name !== undefined });
   const [nowMs] = useState(() => Date.now());
   const { data: templates = [] } = useQuery(templatesQuery(app));
-  const whole = (document: Json | undefined) => (document === undefined ? null : withTemplates(document, templates));
+  const { data: library = [] } = useQuery(libraryQuery);
+  const whole = (document: Json | undefined) =>
+    document === undefined ? null : withTemplates(document, templates, library);
   const deferred = useDeferredValue(JSON.stringify([whole(draft), whole(inForce), shown, recorded ?? []]));
   const request = useMemo((): ForecastRequest | undefined => {
     const [document, stored, offered, minutes] = JSON.parse(deferred);
