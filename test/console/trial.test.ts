@@ -83,3 +83,30 @@ it("an override and an exemption apply by the key that the request has, and a do
     tryPolicy({ name: "X" }, { method: "GET", host: "", target: "/", address: "", headers: [] }, 0),
   ).toBeUndefined();
 });
+
+it("the exemptions of its app and of app default hold too, for the parts that the key has", () => {
+  const document = {
+    name: "books",
+    key: ["header:x-user"],
+    limits: [{ algorithm: "fixed-window", quota: 5, window: "1h" }],
+  };
+  const ofApps = [
+    {
+      keys: [
+        { part: "header:X-User", pattern: "health-*" },
+        { part: "path", pattern: "*" },
+      ],
+    },
+    { cidrs: ["10.0.0.0/8"] },
+  ];
+  const by = (user: string, address: string) =>
+    tryPolicy(
+      document,
+      { method: "GET", host: "", target: "/", address, headers: [{ name: "x-user", value: user }], body: "" },
+      0,
+      ofApps,
+    );
+  expect(by("ann", "::1")).toMatchObject({ outcome: "counts" });
+  expect(by("health-1", "::1")).toMatchObject({ outcome: "passed-by", why: "exempt-key" });
+  expect(by("ann", "10.1.2.3")).toMatchObject({ outcome: "passed-by", why: "exempt-address" });
+});

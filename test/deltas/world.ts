@@ -42,7 +42,7 @@ export class World {
   revision = 0;
   readonly #policies = new Map<string, { app: string; name: string; document: string }>();
   readonly #templates = new Map<string, Map<string, Record<string, unknown>>>(apps.map((app) => [app, new Map()]));
-  readonly #apps = new Map<string, AppRealm>();
+  readonly #apps = new Map<string, Pick<App, "realm" | "exempt">>();
   readonly #bans = new Map<string, SnapshotBan>();
   readonly #callers = new Map<string, SnapshotCaller>();
   /** What each revision changed, for control planes that read only now and then. */
@@ -54,8 +54,8 @@ export class World {
     this.#random = random;
     this.#names = ["constructor", ...Array.from({ length: names - 1 }, (_, i) => `p${i}`)];
     this.#many = many;
-    this.#apps.set("default", { state: "all" });
-    this.#apps.set("old", { state: "legacy" });
+    this.#apps.set("default", { realm: { state: "all" }, exempt: undefined });
+    this.#apps.set("old", { realm: { state: "legacy" }, exempt: undefined });
   }
 
   get proofKey(): string {
@@ -96,7 +96,7 @@ export class World {
       revision: this.revision,
       proofKey: this.proofKey,
       policies: this.#random.shuffled([...this.#policies.values()]),
-      apps: [...this.#apps].map(([name, realm]) => appOf(name, realm)),
+      apps: [...this.#apps].map(([name, settings]) => appOf(name, settings)),
       templates: [...this.#templates].flatMap(([app, templates]) =>
         [...templates].map(([name, document]) => ({ app, name, document: JSON.stringify(document) })),
       ),
@@ -127,9 +127,9 @@ export class World {
       proofKey: this.proofKey,
       policies: [...policies].map(([key, policy]) => ({ ...policy, document: this.#policies.get(key)?.document })),
       apps: [...all("apps")].map((name) => {
-        const realm = this.#apps.get(name);
+        const settings = this.#apps.get(name);
         const wasDeleted = noted.some((one) => one.appsDeleted.has(name));
-        return { name, app: realm === undefined ? undefined : appOf(name, realm), wasDeleted };
+        return { name, app: settings === undefined ? undefined : appOf(name, settings), wasDeleted };
       }),
       bans: [...all("bans")].map((id) => ({ id, ban: this.#bans.get(id) })),
       callers: [...all("callersOf")].map((app) => ({
@@ -199,8 +199,8 @@ export class World {
   }
 
   #editApp(noted: Noted): void {
-    const app = this.#random.of(["shop", "sms", "old"]);
-    const choice = this.#random.below(4);
+    const app = this.#random.of(["shop", "sms", "old", "default"]);
+    const choice = app === "default" ? 4 : this.#random.below(4);
     const isEmpty = ![...this.#policies.values()].some((policy) => policy.app === app);
     if (choice === 0 && isEmpty && this.#apps.has(app)) {
       this.#apps.delete(app);
@@ -209,17 +209,27 @@ export class World {
       noted.callersOf.add(app);
       noted.appsDeleted.add(app);
       if (this.#random.below(2) === 0) this.#putBan(app, noted);
-    } else if (choice === 1) this.#apps.set(app, { state: "none" });
-    else if (choice === 2) this.#apps.set(app, { state: "legacy" });
+    } else if (choice === 1) this.#setApp(app, { state: "none" });
+    else if (choice === 2) this.#setApp(app, { state: "legacy" });
+    else if (choice === 4) this.#setApp(app, { state: "all" });
     else {
       const document = this.#random.of([
         { hosts: ["*.example", "a.example"], paths: ["/x"] },
         { paths: ["/"] },
         { hosts: ["a.example", "b.example", "c.example", "*.example", "*.b.example"] },
       ]);
-      this.#apps.set(app, { state: "set", document });
+      this.#setApp(app, { state: "set", document });
     }
     noted.apps.add(app);
+  }
+
+  #setApp(app: string, realm: AppRealm): void {
+    const exempt = this.#random.of([
+      undefined,
+      { cidrs: ["192.0.2.0/24"] },
+      { cidrs: ["2001:db8::/32"], keys: [{ part: "header:x-user", pattern: "u1" }] },
+    ]);
+    this.#apps.set(app, { realm, exempt });
   }
 
   #putCaller(app: string, noted: Noted): void {
@@ -240,7 +250,7 @@ export class World {
   /** What belongs to an app makes it exist. */
   #appear(app: string, noted: Noted): void {
     if (this.#apps.has(app)) return;
-    this.#apps.set(app, { state: "none" });
+    this.#setApp(app, { state: "none" });
     noted.apps.add(app);
   }
 
@@ -275,6 +285,6 @@ function keyOf(app: string, name: string): string {
   return `${app}/${name}`;
 }
 
-function appOf(name: string, realm: AppRealm): App {
-  return { name, createdAtMs: 0, revision: 0, realm, bounds: undefined };
+function appOf(name: string, settings: Pick<App, "realm" | "exempt">): App {
+  return { name, createdAtMs: 0, revision: 0, bounds: undefined, ...settings };
 }

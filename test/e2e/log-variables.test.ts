@@ -58,7 +58,7 @@ beforeAll(async () => {
     limited("costly", { cost: { from: "header:x-cost", default: 1, max: 1 } }),
     limited("away", { scope: "cluster", onStoreFailure: "allow" }),
     limited("away-denies", { scope: "cluster", onStoreFailure: "deny" }),
-    limited("exempted", { exempt: { keys: [["friend"]] } }),
+    limited("exempted", { exempt: { cidrs: ["198.51.100.0/24"], keys: [["friend"]] } }),
     limited("overridden", { overrides: [{ key: ["vip"], limits: [{ ...window, quota: 100 }] }] }),
   ];
   const redis = `redis://127.0.0.1:${await freePort()}`;
@@ -144,6 +144,13 @@ it("says who is banned", async () => {
   ]);
 });
 
+it("says who is exempt, and nothing of that where a policy counts the request", async () => {
+  const exempt = { ...nothing, decision: "allowed,exempt", policy: "default/exempted", delay: "0.000" };
+  expect(await logged("/exempted", 2, { "x-user": "friend" })).toEqual([exempt, exempt]);
+  expect(await logged("/exempted", 1, { "x-forwarded-for": "198.51.100.7" })).toEqual([exempt]);
+  expect(await logged("/exempted", 2)).toEqual([by("exempted"), by("exempted", { decision: "refused" })]);
+});
+
 it("says whom shadow mode would have refused, and by which policy, beside what was decided", async () => {
   const shadow = by("shadow", { decision: "allowed,shadow-refused" });
   expect(await logged("/shadow", 2)).toEqual([nothing, shadow]);
@@ -187,11 +194,6 @@ it("says why a request is refused that no limit refuses, and what was decided wi
   expect(await logged("/away-denies", 1)).toEqual([
     by("away-denies", { ...refused, decision: "refused,degraded,undecided" }),
   ]);
-});
-
-it("says nothing of a request that its only policy exempts", async () => {
-  expect(await logged("/exempted", 2, { "x-user": "friend" })).toEqual([nothing, nothing]);
-  expect(await logged("/exempted", 1)).toEqual([by("exempted")]);
 });
 
 it("says of the check API's requests what their callers were told", async () => {

@@ -6,6 +6,7 @@ import { answerOf, api, noteSession, type Schemas } from "./client.ts";
 export type Session = Schemas["Session"];
 export type Fleet = Schemas["Fleet"];
 export type Gateway = Fleet["gateways"][number];
+export type ListedApp = Schemas["App"];
 export type ListedPolicy = Schemas["PolicyPage"]["policies"][number];
 export type BusyPolicy = Schemas["BusyPolicies"]["policies"][number];
 export type Supplied = Schemas["SuppliedTemplate"];

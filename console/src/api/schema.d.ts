@@ -338,6 +338,13 @@ export interface paths {
                             banBytes?: number;
                             tokens?: number;
                         } | null;
+                        exempt?: {
+                            cidrs?: string[];
+                            keys?: {
+                                part: string;
+                                pattern: string;
+                            }[];
+                        } | null;
                     };
                     "application/yaml": {
                         realm?: {
@@ -354,6 +361,13 @@ export interface paths {
                             bans?: number;
                             banBytes?: number;
                             tokens?: number;
+                        } | null;
+                        exempt?: {
+                            cidrs?: string[];
+                            keys?: {
+                                part: string;
+                                pattern: string;
+                            }[];
                         } | null;
                     };
                 };
@@ -4277,6 +4291,13 @@ export interface components {
             } | null;
             /** @enum {string} */
             realmState: "set" | "none" | "legacy" | "all";
+            exempt: {
+                cidrs?: string[];
+                keys?: {
+                    part: string;
+                    pattern: string;
+                }[];
+            } | null;
             bounds: {
                 policies: number;
                 bytes: number;

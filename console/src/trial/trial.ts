@@ -9,6 +9,8 @@ import {
   isExemptKey,
   overrideFor,
 } from "@sluice/limiter/compiled/compile.ts";
+import { appExemptions } from "@sluice/limiter/compiled/exemptions.ts";
+import type { AppExempt } from "@sluice/limiter/document/app-exempt.ts";
 import { costFrom } from "@sluice/limiter/document/cost.ts";
 import type { Mode, Plans, Policy } from "@sluice/limiter/document/policy.ts";
 import { isOpen } from "@sluice/limiter/document/schedule.ts";
@@ -59,13 +61,22 @@ export type Trial =
     }
   | { readonly outcome: "passed-by"; readonly why: Reason; readonly what: string };
 
-/** @param nowMs decides schedules @returns undefined: the document is not valid */
-export function tryPolicy(document: unknown, request: MadeUpRequest, nowMs: number): Trial | undefined {
+/**
+ * @param nowMs decides schedules
+ * @param ofApps whom its app and app `default` exempt
+ * @returns undefined: the document is not valid
+ */
+export function tryPolicy(
+  document: unknown,
+  request: MadeUpRequest,
+  nowMs: number,
+  ofApps: readonly AppExempt[] = [],
+): Trial | undefined {
   const { policy } = validatePolicy(document);
   if (policy === undefined) return undefined;
   const unmatched = whyUnmatched(policy, request);
   if (unmatched !== undefined) return unmatched;
-  return apply(policy, request, nowMs / 1_000);
+  return apply(policy, request, nowMs / 1_000, ofApps);
 }
 
 /** Cheap, so that all policies of an app can be asked. */
@@ -101,14 +112,21 @@ function matchesPath(pattern: string, path: string): boolean {
   return kind === "prefix" ? path.startsWith(text) : matchesRegex(pathRegex(text), path);
 }
 
-function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number): Trial {
+function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number, ofApps: readonly AppExempt[]): Trial {
   const passedBy = (why: Reason, what = "") => ({ outcome: "passed-by", why, what }) as const;
   const { mode, key, onMissingKey, costSource, plans } = policy;
   // A policy in shadow mode refuses nothing.
   const refused = (why: DenialReason, what: string): Trial =>
     mode === "enforce" ? { outcome: "denied", why, what } : passedBy(why, what);
   if (mode === "off") return passedBy("off");
-  const compiled = compilePolicy("", policy, zonesFor(policy, nowSeconds, nowSeconds + 1));
+  const compiled = compilePolicy(
+    "",
+    policy,
+    zonesFor(policy, nowSeconds, nowSeconds + 1),
+    undefined,
+    undefined,
+    ofApps.flatMap((exempt) => appExemptions(exempt) ?? []),
+  );
   if (compiled.schedule !== undefined && !isOpen(compiled.schedule, nowSeconds)) return passedBy("schedule");
   if (isExemptAddress(compiled, request.address)) return passedBy("exempt-address", request.address);
   const parts = key.map((part) => ({ text: keyPartText(part), ...partValue(part, request) }));

@@ -27,12 +27,17 @@ export function mayUseTemplates(document: string): boolean {
   return document.includes('"template"');
 }
 
-/** @returns undefined for an app whose policies are not restricted */
-export function appLine({ name, realm }: App): string | undefined {
-  if (realm.state === "all" || realm.state === "legacy") return undefined;
-  if (realm.state !== "set") return JSON.stringify({ app: name } satisfies SnapshotApp);
-  const { hosts = [], paths = [] } = realm.document;
-  return JSON.stringify({ app: name, realm: { hosts: [...hosts], paths: [...paths] } } satisfies SnapshotApp);
+/** @returns undefined for an app whose policies are not restricted, and that exempts nobody */
+export function appLine({ name, realm, exempt }: App): string | undefined {
+  const isEverywhere = realm.state === "all" || realm.state === "legacy";
+  if (isEverywhere && exempt === undefined) return undefined;
+  const { hosts = [], paths = [] } = realm.state === "set" ? realm.document : {};
+  return JSON.stringify({
+    app: name,
+    ...(realm.state === "set" ? { realm: { hosts: [...hosts], paths: [...paths] } } : {}),
+    ...(isEverywhere ? { everywhere: true } : {}),
+    ...(exempt === undefined ? {} : { exempt }),
+  } satisfies SnapshotApp);
 }
 
 function resolved(document: string, templates: Templates | undefined): string {

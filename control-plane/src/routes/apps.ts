@@ -88,7 +88,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
         tags,
         summary: "Create an app or change its settings",
         description:
-          "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. An absent field keeps its value; null removes the setting.",
+          "The realm is what the app's policies may match and redirect to. Without a realm they match no traffic and are only for the check API. `exempt` is whom they do not count. An absent field keeps its value; null removes the setting.",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "AppChange", 201: "AppChange" }, etagHeader),
@@ -129,13 +129,18 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-function shown({ name, createdAtMs, revision, realm, bounds }: App, total: TotalBounds, used: Usage = noUsage()) {
+function shown(
+  { name, createdAtMs, revision, realm, bounds, exempt }: App,
+  total: TotalBounds,
+  used: Usage = noUsage(),
+) {
   return {
     name,
     createdAt: new Date(createdAtMs).toISOString(),
     revision,
     realm: realm.state === "set" ? realm.document : null,
     realmState: realm.state,
+    exempt: exempt ?? null,
     bounds: boundsOf(name, bounds, total),
     used: Object.fromEntries(boundNames.map((bound) => [bound, used[bound]])),
   };

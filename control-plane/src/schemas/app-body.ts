@@ -1,5 +1,6 @@
 // The body of PUT /apps/{app}: the app's settings. Each field may be null, which removes the setting.
 
+import { appExemptShape } from "@sluice/limiter/document/app-exempt.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
@@ -20,6 +21,11 @@ const appShape: Shape & { kind: "record" } = {
       shape: boundsShape,
       description:
         "The most that the app may have of each resource. An absent bound has its default; null restores all defaults.",
+    },
+    exempt: {
+      shape: appExemptShape,
+      description:
+        "Requests that no policy of the app counts. Those of app default are counted by no policy of any app. Bans still refuse them. null: nobody is exempt.",
     },
   },
 };

@@ -1,5 +1,6 @@
 // Schemas of the API's responses, for its description only. They do not serialise responses.
 
+import { appExemptShape } from "@sluice/limiter/document/app-exempt.ts";
 import { realmShape } from "@sluice/limiter/realm/realm-shape.ts";
 import { boundNames } from "../bounds/bounds.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
@@ -154,6 +155,10 @@ const app = {
       enum: ["set", "none", "legacy", "all"],
       description:
         "set: the app has a realm. none: its policies match no traffic. legacy: an app from before there were realms, whose policies may match everything. all: the app default, whose policies may match everything.",
+    },
+    exempt: {
+      anyOf: [schemaOf(appExemptShape), { type: "null" }],
+      description: "The exemptions as they were put; null if nobody is exempt. Those of app default hold for all apps.",
     },
     bounds: { ...bounds, description: "The most that the app may have of each resource." },
     used: { ...bounds, description: "How much the app uses of each resource." },

@@ -1,6 +1,7 @@
 // Apps: the tenants that own policies. The app `default` is made with the database and is never deleted.
 
 import { isDeepStrictEqual } from "node:util";
+import type { AppExempt } from "@sluice/limiter/document/app-exempt.ts";
 import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { Transaction } from "kysely";
 import type { Bounds } from "../bounds/bounds.ts";
@@ -21,12 +22,15 @@ export interface App {
   readonly realm: AppRealm;
   /** The bounds that an admin set; undefined if none are set. */
   readonly bounds: Partial<Bounds> | undefined;
+  /** Whom none of its policies count; undefined: nobody. Those of `default` hold for all apps. */
+  readonly exempt: AppExempt | undefined;
 }
 
 /** A change of an app's settings. An absent field keeps its value; null removes the setting. */
 export interface AppChange {
   readonly realm?: RealmDocument | null;
   readonly bounds?: Partial<Bounds> | null;
+  readonly exempt?: AppExempt | null;
 }
 
 /**
@@ -151,17 +155,18 @@ export async function listLegacyApps(database: Database): Promise<string[]> {
 }
 
 /** The columns with an app's settings, as JSON text; null means not set. */
-type Settings = Pick<AppTable, "realm" | "bounds">;
+type Settings = Pick<AppTable, "realm" | "bounds" | "exempt">;
 
 function settingsOf(row: AppTable | undefined): Settings {
-  return { realm: row?.realm ?? null, bounds: row?.bounds ?? null };
+  return { realm: row?.realm ?? null, bounds: row?.bounds ?? null, exempt: row?.exempt ?? null };
 }
 
 /** Returns the columns that a change sets. */
-function storedSettings({ realm, bounds }: AppChange): Partial<Settings> {
+function storedSettings({ realm, bounds, exempt }: AppChange): Partial<Settings> {
   return {
     ...(realm === undefined ? {} : { realm: textOf(realm) }),
     ...(bounds === undefined ? {} : { bounds: textOf(bounds) }),
+    ...(exempt === undefined ? {} : { exempt: textOf(exempt) }),
   };
 }
 
@@ -239,13 +244,14 @@ async function deleteRolesIn(transaction: Transaction<Tables>, origin: Origin, a
 const legacyRealm = JSON.stringify("legacy");
 
 function appFrom(row: AppTable): App {
-  const { name, created_at, revision, bounds } = row;
+  const { name, created_at, revision, bounds, exempt } = row;
   return {
     name,
     createdAtMs: Number(created_at),
     revision: Number(revision),
     realm: realmOf(row),
     bounds: parseBounds(bounds),
+    exempt: exempt === null ? undefined : JSON.parse(exempt),
   };
 }
 

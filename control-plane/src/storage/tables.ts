@@ -48,6 +48,8 @@ export interface AppTable {
   realm: string | null;
   /** The bounds that an admin set, as JSON; null if none are set. */
   bounds: string | null;
+  /** Whom none of its policies count, as JSON; null if nobody is exempt. */
+  exempt: string | null;
 }
 
 export interface PolicyTable {

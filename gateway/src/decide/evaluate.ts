@@ -37,6 +37,7 @@ export function evaluate(
       if (explanation !== undefined) explain(explanation, candidate, undefined, applicability);
       outcome.denial = denialFor(candidate, applicability);
       if (outcome.denial !== undefined) return;
+      if (applicability === "exempt") outcome.exempt ??= candidate;
       continue;
     }
     const { policy, keyValues } = applied;

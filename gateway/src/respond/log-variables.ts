@@ -62,16 +62,21 @@ export function logBan(): void {
   logDecision({ word: "banned", policy: undefined });
 }
 
+/** For a request that no policy counts, because at least this one exempts it. Its key need not be there. */
+function logExempt(policy: CompiledPolicy): undefined {
+  logDecision({ word: "allowed", reason: "exempt", policy });
+}
+
 /** For a request that any number of policies decided. @param overLimit it goes on with a mark */
 export function logOutcome(outcome: Outcome, overLimit: boolean): undefined {
-  const { merged, denial, degraded, overloaded, shadow, waitedUs } = outcome;
+  const { merged, denial, degraded, overloaded, shadow, exempt, waitedUs } = outcome;
   if (denial !== undefined && denial.reason === "banned") return logDenial(denial.policy, "banned");
   const allowed = denial === undefined && merged.allowed;
   const limited = merged.policy === undefined ? undefined : merged;
   // Who refuses speaks; then who would have; then the limit that is nearest to it.
   const by = denial === undefined ? (allowed ? (shadow ?? limited) : limited) : undefined;
   const policy = denial?.policy ?? by?.policy ?? degraded;
-  if (policy === undefined) return;
+  if (policy === undefined) return exempt === undefined ? undefined : logExempt(exempt);
   logDecision({
     word: allowed ? "allowed" : "refused",
     delayUs: (allowed ? merged.delayUs : 0) + (waitedUs ?? 0),
@@ -87,7 +92,7 @@ export function logOutcome(outcome: Outcome, overLimit: boolean): undefined {
 
 export function logDecision(decision: LoggedDecision): void {
   const { policy, by, delayUs = 0 } = decision;
-  const isKeyed = policy !== undefined && decision.reason !== "key-missing" && decision.reason !== "key-ambiguous";
+  const isKeyed = policy !== undefined && !isUnread(decision);
   assign("sluice_decision", wordsOf(decision));
   assign("sluice_policy", policy === undefined ? none : `${policy.app}/${policy.name}`);
   assign("sluice_limit", by === undefined ? none : by.limitName);
@@ -101,6 +106,11 @@ export function logDecision(decision: LoggedDecision): void {
 }
 // It joins texts, calls into nginx and happens for operators who ask for it: nothing is gained by compiling it.
 neverCompile(logDecision);
+
+/** Returns whether the key was not read, or could not be. The check API gives the values. */
+function isUnread({ reason, values }: LoggedDecision): boolean {
+  return reason === "key-missing" || reason === "key-ambiguous" || (reason === "exempt" && values === undefined);
+}
 
 function wordsOf({
   word,

@@ -80,6 +80,8 @@ export interface Outcome {
   overloaded?: boolean;
   /** What the first policy in shadow mode decided that would have refused the request. Absent: none would have. */
   shadow?: MergedDecision;
+  /** The first policy that the request is exempt from. Absent: there is none. */
+  exempt?: CompiledPolicy;
   /** How long the request has waited in line. Absent: not at all. */
   waitedUs?: number;
 }

@@ -7,7 +7,7 @@ import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import { followCalendar } from "../document/calendar.ts";
-import type { Exempt, Override, Plans, Policy } from "../document/policy.ts";
+import type { Override, Plans, Policy } from "../document/policy.ts";
 import {
   type CompiledSchedule,
   compileSchedule,
@@ -18,12 +18,12 @@ import {
 import { rateLimitPolicyItem } from "../header-values.ts";
 import { type KeyPart, keyPartText, readsForm } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
-import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
 import type { PolicyBans } from "./bans.ts";
 import { counterPrefix, counterSuffix } from "./counter-key.ts";
+import { type AppExemptions, type CompiledExempt, compileExempt, exemptsAddress, exemptsKey } from "./exemptions.ts";
 
 /**
  * It never changes. What a part of the gateway keeps beside it is in a weak table of that part, except for what nearly every request
@@ -114,11 +114,6 @@ export interface Written extends Pick<Policy, "limits" | "plans" | "overrides" |
 /** node: on each gateway. exact: in Redis. leased: in Redis, which debits units in advance that gateways then spend. */
 export type StoreName = "node" | "exact" | "leased";
 
-export interface CompiledExempt {
-  readonly networks: Networks;
-  readonly patterns: KeyPatterns;
-}
-
 export interface CompiledHeader {
   /** In lower case. */
   readonly name: string;
@@ -162,15 +157,23 @@ type Mutable<Record> = { -readonly [Name in keyof Record]: Record[Name] };
 const rates = sharing<Rate>();
 const terms = sharing<Terms>();
 
-/** @param zones contains those of `timezonesOf`; the clocks of others are taken to show UTC @param bans those that the policy checks */
+const noExemptions: readonly AppExemptions[] = [];
+
+/**
+ * @param zones contains those of `timezonesOf`; the clocks of others are taken to show UTC
+ * @param bans those that the policy checks
+ * @param ofApps the exemptions of its app and of app `default`
+ */
 export function compilePolicy(
   app: string,
   policy: Policy,
   zones: Zones = {},
   bans?: PolicyBans,
   pause: Pause = noPause,
+  ofApps = noExemptions,
 ): CompiledPolicy {
-  const { name, match, exempt, schedule } = policy;
+  const { name, match, schedule } = policy;
+  const exempt = compileExempt(policy.key, policy.exempt, ofApps);
   const prefix = counterPrefix(app, name);
   const limits = compileLimits(policy.limits, prefix, zones);
   const compiledMatch = compileMatch(match);
@@ -179,7 +182,7 @@ export function compilePolicy(
   const compiled: Mutable<CompiledPolicy> = {
     app,
     name,
-    policy: termsOf(policy, limits, conditional, bans !== undefined),
+    policy: termsOf(policy, limits, conditional, bans !== undefined || exempt !== undefined),
     limits,
     counterPrefix: prefix,
     policyHeader: policyHeaderOf(limits),
@@ -187,7 +190,7 @@ export function compilePolicy(
     counts: undefined,
   };
   if (bans !== undefined) compiled.bans = bans;
-  if (exempt !== undefined) compiled.exempt = compileExempt(policy.key, exempt);
+  if (exempt !== undefined) compiled.exempt = exempt;
   if (schedule !== undefined) compiled.schedule = compileScheduleIn(zones, schedule);
   if (policy.plans !== undefined) compiled.lockLimit = limits[0] as CompiledLimit;
   // Both are copies of what is there so far.
@@ -267,15 +270,15 @@ function writtenOf({ limits, match, plans, overrides, exempt, schedule }: Policy
   return isPlain ? undefined : written;
 }
 
-/** @param hasBans whether the policy checks any */
-function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: boolean, hasBans: boolean): Terms {
+/** @param isChecked whether the policy has bans or exemptions */
+function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: boolean, isChecked: boolean): Terms {
   const { mode, priority, key, onMissingKey, cost, costSource, scope, consistency } = policy;
   const { onStoreFailure, maxStoreWaitUs, onLimit, sharedWith } = policy;
   const store = storeOf(policy, limits);
   let holdsSlots = false;
   for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
   const needsBody = readsForm(key) || policy.plans?.by.source === "form";
-  const isPlain = !hasBans && !hasConditions(policy) && !needsBody;
+  const isPlain = !isChecked && !hasConditions(policy) && !needsBody;
   const fastPath = !conditional && isPlain && mode === "enforce" && onLimit.action === "reject";
   // The texts in the middle contain no spaces.
   let name = `${mode} ${priority} ${onMissingKey} ${cost} ${scope} ${consistency} ${onStoreFailure} ${maxStoreWaitUs} `;
@@ -364,22 +367,17 @@ export function policyInPlan(policy: CompiledPolicy, name: string | undefined): 
 
 /** Returns whether the policy exempts this client, whatever else its requests say. @param address $remote_addr */
 export function isExemptAddress({ exempt }: CompiledPolicy, address: string): boolean {
-  return exempt !== undefined && isWithin(exempt.networks, address);
+  return exempt !== undefined && exemptsAddress(exempt, address);
 }
 
 /** Returns whether the policy exempts requests with these key values. @param values in the key's order, not encoded */
 export function isExemptKey({ exempt }: CompiledPolicy, values: readonly string[]): boolean {
-  return exempt !== undefined && firstMatch(exempt.patterns, values) !== undefined;
+  return exempt !== undefined && exemptsKey(exempt, values);
 }
 
 /** Returns whether something in the request determines if it is counted, or by what. */
-function hasConditions({ costSource, plans, overrides, exempt, schedule }: Policy): boolean {
-  if (costSource !== undefined || plans !== undefined || overrides !== undefined) return true;
-  return exempt !== undefined || schedule !== undefined;
-}
-
-function compileExempt(key: Policy["key"], { cidrs, keys }: Exempt): CompiledExempt {
-  return { networks: networksOf(cidrs), patterns: indexKeyPatterns(key, keys) };
+function hasConditions({ costSource, plans, overrides, schedule }: Policy): boolean {
+  return costSource !== undefined || plans !== undefined || overrides !== undefined || schedule !== undefined;
 }
 
 function compileScheduleIn(zones: Zones, schedule: Schedule): CompiledSchedule {

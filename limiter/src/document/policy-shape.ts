@@ -185,21 +185,26 @@ const override: Shape = {
   },
 };
 
+/** Networks that are exempt. @param maxItems how many there may be */
+export function exemptCidrsShape(maxItems: number): Shape {
+  return {
+    kind: "list",
+    of: {
+      kind: "text",
+      expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", or an address',
+      maxBytes: 64,
+      accepts: (text) => parseCidr(text) !== undefined,
+    },
+    minItems: 0,
+    maxItems,
+  };
+}
+
 const exempt: Shape = {
   kind: "record",
   fields: {
     cidrs: {
-      shape: {
-        kind: "list",
-        of: {
-          kind: "text",
-          expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", or an address',
-          maxBytes: 64,
-          accepts: (text) => parseCidr(text) !== undefined,
-        },
-        minItems: 0,
-        maxItems: 1000,
-      },
+      shape: exemptCidrsShape(1000),
       description: "Networks whose addresses are not counted.",
     },
     keys: {

@@ -1,13 +1,14 @@
 // Changes a state of policies by what is set and what is gone, at a cost that grows with the change and not with the state. A change
 // is prepared in short steps, between which the state decides requests as before, and comes into force in one step.
 //
-// What a policy is compiled with besides its own document is the time zones that it goes by, the bans of its key values, and whether
-// its app bans networks. A policy is compiled again only if one of these has changed.
+// What a policy is compiled with besides its own document is the time zones that it goes by, the bans of its key values, whether
+// its app bans networks, and whom its app and app `default` exempt. A policy is compiled again only if one of these has changed.
 
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import { type PolicyBans, policyBans, type SnapshotBan } from "../compiled/bans.ts";
 import { type CompiledPolicy, compilePolicy, policyOf } from "../compiled/compile.ts";
+import { type AppExemptions, appExemptions } from "../compiled/exemptions.ts";
 import type { Policy } from "../document/policy.ts";
 import { addProblem, type Findings } from "../document/problems.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
@@ -56,6 +57,8 @@ export interface PreparedChange {
   readonly change: Change;
   /** By app. Undefined: the app is not listed any more. */
   readonly apps: Record<string, { readonly entry: SnapshotApp | undefined }>;
+  /** By app, where they change. Undefined: it does not exempt anybody any more. */
+  readonly exemptions: Record<string, { readonly after: AppExemptions | undefined }>;
   /** Ids of bans that are gone, with those of policies that are. */
   readonly bansGone: readonly string[];
   /** The objects for apps that had banned no network. */
@@ -90,6 +93,7 @@ export function prepareChange(state: PolicyState, change: Change, findings: Find
   const plan = newPlan(state, change);
   planGone(plan, pause);
   planApps(plan, pause);
+  planExemptions(plan, pause);
   planBans(plan, pause);
   planZones(plan, pause);
   compileSet(plan, findings, pause);
@@ -105,6 +109,11 @@ export function commitChange(state: PolicyState, prepared: PreparedChange): void
     const { entry } = apps[name] as { readonly entry: SnapshotApp | undefined };
     if (entry === undefined) delete state.apps[name];
     else state.apps[name] = entry;
+  }
+  for (const app in prepared.exemptions) {
+    const { after } = prepared.exemptions[app] as { readonly after: AppExemptions | undefined };
+    if (after === undefined) delete state.exemptions[app];
+    else state.exemptions[app] = after;
   }
   for (const zone in change.zones) state.zones[zone] = change.zones[zone] as readonly ZoneTransition[];
   commitBans(state, prepared);
@@ -139,7 +148,7 @@ function commitCallers(state: PolicyState, { gone, callers }: Change): void {
 /** In Lua, what is absent cannot be iterated over. */
 const nothing: Readonly<Record<string, never>> = emptyTable();
 
-/** The app whose banned networks are refused everywhere. */
+/** The app whose banned networks are refused everywhere, and whose exemptions hold for all apps. */
 const appOfEverything = "default";
 
 function commitBans(state: PolicyState, { change, bansGone, newNetworks, appsOfBans }: PreparedChange): void {
@@ -173,6 +182,7 @@ interface Plan {
   readonly state: PolicyState;
   readonly change: Change;
   readonly apps: Record<string, { readonly entry: SnapshotApp | undefined }>;
+  readonly exemptions: Record<string, { readonly after: AppExemptions | undefined }>;
   /** Names of the policies that the change sets. */
   readonly set: Record<string, boolean>;
   readonly policiesGone: CompiledPolicy[];
@@ -202,6 +212,7 @@ function newPlan(state: PolicyState, change: Change): Plan {
     state,
     change,
     apps: emptyTable(),
+    exemptions: emptyTable(),
     set: emptyTable(),
     policiesGone: [],
     policiesSet: [],
@@ -265,6 +276,32 @@ function planApps({ change, apps }: Plan, pause: Pause): void {
     apps[entry.app] = { entry };
     pause();
   }
+}
+
+/** Policies are compiled again if their app comes to exempt others, and all policies if app `default` does. */
+function planExemptions(plan: Plan, pause: Pause): void {
+  const { state, apps, exemptions } = plan;
+  for (const app in apps) {
+    const after = appExemptions((apps[app] as { readonly entry: SnapshotApp | undefined }).entry?.exempt);
+    pause();
+    if (after?.text === state.exemptions[app]?.text) continue;
+    exemptions[app] = { after };
+    if (app !== appOfEverything) planAllOfApp(plan, app, pause);
+  }
+  if (exemptions[appOfEverything] === undefined) return;
+  for (const app in state.policiesByName) planAllOfApp(plan, app, pause);
+}
+
+/** Returns the exemptions of apps that hold for the policies of an app after the change. */
+function exemptionsAfter({ state, exemptions }: Plan, app: string): readonly AppExemptions[] {
+  const found: AppExemptions[] = [];
+  const own = exemptions[app] === undefined ? state.exemptions[app] : exemptions[app]?.after;
+  if (own !== undefined) found.push(own);
+  if (app === appOfEverything) return found;
+  const ofAll =
+    exemptions[appOfEverything] === undefined ? state.exemptions[appOfEverything] : exemptions[appOfEverything]?.after;
+  if (ofAll !== undefined) found.push(ofAll);
+  return found;
 }
 
 function planBans(plan: Plan, pause: Pause): void {
@@ -384,7 +421,7 @@ function compileIn(
     }
     zones[timezone] = transitions;
   }
-  return compilePolicy(app, policy, zones, bansAfter(plan, app, policy, pause), pause);
+  return compilePolicy(app, policy, zones, bansAfter(plan, app, policy, pause), pause, exemptionsAfter(plan, app));
 }
 
 /** Returns the bans that a policy has after the change. */
@@ -450,6 +487,7 @@ function preparedFrom(plan: Plan, pause: Pause): PreparedChange {
   return {
     change,
     apps,
+    exemptions: plan.exemptions,
     bansGone: plan.bansGone,
     newNetworks: plan.newNetworks,
     appsOfBans,

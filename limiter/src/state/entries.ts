@@ -2,15 +2,21 @@
 // the state has. So a change is a list of entries to set and a list of names that are gone.
 
 import type { SnapshotBan } from "../compiled/bans.ts";
+import type { AppExempt } from "../document/app-exempt.ts";
 import type { Policy } from "../document/policy.ts";
 
-/** An app that has a realm, or has none: then its policies are for the check API only. An app that is not listed has every host
- * and path; such are `default` and apps from before there were realms.
+/**
+ * An app that has a realm, or has none: then its policies are for the check API only. An app that is not listed has every host
+ * and path, and no exemptions; such are `default` and apps from before there were realms.
  */
 export interface SnapshotApp {
   app: string;
   /** All its policies match only within this; an absent list means every host, or every path. Bans of its networks hold there. */
   realm?: { hosts?: string[]; paths?: string[] };
+  /** True: it has every host and path without a realm, like an app that is not listed. */
+  everywhere?: boolean;
+  /** Whom no policy of the app counts; of app `default`: no policy at all. */
+  exempt?: AppExempt;
 }
 
 /** A caller that may use the check API. */

@@ -3,6 +3,7 @@
 
 import { emptyTable } from "../basics/table.ts";
 import type { CompiledPolicy } from "../compiled/compile.ts";
+import type { AppExemptions } from "../compiled/exemptions.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
 import { indexPolicies, type PolicyIndex } from "../index/policy-index.ts";
 import type { Networks } from "../key/networks.ts";
@@ -30,6 +31,8 @@ export interface PolicyState {
   readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
   /** The listed apps, by name. */
   readonly apps: Record<string, SnapshotApp>;
+  /** Of the apps that exempt anybody. Policies are compiled with them. */
+  readonly exemptions: Record<string, AppExemptions>;
   readonly zones: Record<string, readonly ZoneTransition[]>;
   /** Bans that are over may be among them. */
   readonly bans: BanBook;
@@ -52,6 +55,7 @@ export function emptyState(): PolicyState {
     policyCount: 0,
     policiesByName: emptyTable(),
     apps: emptyTable(),
+    exemptions: emptyTable(),
     zones: emptyTable(),
     bans: noBans(),
     bannedEverywhere: undefined,

@@ -2,6 +2,7 @@
 // is not understood would not be enforced.
 
 import type { SnapshotBan } from "../compiled/bans.ts";
+import { appExemptShape } from "../document/app-exempt.ts";
 import { isName, nameRule, nameShape } from "../document/policy-shape.ts";
 import { addProblem, type Findings, problemCount } from "../document/problems.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
@@ -73,6 +74,11 @@ const appShape: Shape = {
   fields: {
     app: { shape: nameShape, description: "Names the app.", required: true },
     realm: { shape: matchedRealmShape, description: "Where its policies match. Absent: nowhere." },
+    everywhere: {
+      shape: { kind: "boolean" },
+      description: "True: its policies match everywhere, and it has no realm.",
+    },
+    exempt: { shape: appExemptShape, description: "Whom its policies do not count." },
   },
 };
 

@@ -12,7 +12,7 @@ import type { SnapshotApp } from "./entries.ts";
 /** @param app the entry of the policy's app; undefined: it is not listed */
 export function isMetByRequests({ policy }: CompiledPolicy, app: SnapshotApp | undefined): boolean {
   // A policy that is off still carries the bans of its app, but only where the app has no realm that could carry them.
-  return app === undefined || (app.realm !== undefined && policy.mode !== "off");
+  return app === undefined || app.everywhere === true || (app.realm !== undefined && policy.mode !== "off");
 }
 
 /** Returns what the index must have for the bans of an app. @param networks those that the app bans; undefined: none */

@@ -37,8 +37,52 @@ describe("apps", () => {
     });
     const filled = await call("PUT", "/apps/shop", { body: { owner: "me" } });
     expect(filled.body.errors).toEqual([
-      { path: "owner", expected: "no such field; known here: realm, bounds", got: '"me"' },
+      { path: "owner", expected: "no such field; known here: realm, bounds, exempt", got: '"me"' },
     ]);
+  });
+
+  it("keep their exemptions until these are replaced or removed, each change in the history", async () => {
+    const { call } = await startControlPlane();
+    const exempt = { cidrs: ["10.0.0.0/8", "2001:db8::1"], keys: [{ part: "header:x-user", pattern: "health-*" }] };
+    expect((await call("GET", "/apps/default")).body.exempt).toBeNull();
+    expect((await call("PUT", "/apps/default", { body: { exempt } })).body.revision).toBe(1);
+    expect((await call("PUT", "/apps/default", { body: { exempt } })).body.revision).toBe(1);
+    expect((await call("PUT", "/apps/default", { body: {} })).body.revision).toBe(1);
+    expect((await call("GET", "/apps/default")).body).toMatchObject({ exempt, realmState: "all" });
+    expect((await call("GET", "/revisions/1")).body).toMatchObject({ action: "update-app", after: { exempt } });
+    expect((await call("PUT", "/apps/default", { body: { exempt: null } })).body.revision).toBe(2);
+    expect((await call("GET", "/apps/default")).body.exempt).toBeNull();
+  });
+
+  it.each([
+    ["a prefix that is too long", { cidrs: ["10.0.0.0/33"] }, "exempt.cidrs[0]"],
+    ["an address with a zone", { cidrs: ["fe80::1%eth0"] }, "exempt.cidrs[0]"],
+    ["a mapped network of no kind", { cidrs: ["::ffff:10.0.0.0/8"] }, "exempt.cidrs[0]"],
+    ["no list of networks", { cidrs: "10.0.0.0/8" }, "exempt.cidrs"],
+    ["too many networks", { cidrs: Array.from({ length: 1001 }, () => "10.0.0.0/8") }, "exempt.cidrs"],
+    ["an address as a key value", { keys: [{ part: "ip", pattern: "10.0.0.1" }] }, "exempt.keys[0].part"],
+    ["no part of a key", { keys: [{ part: "cookies:a", pattern: "b" }] }, "exempt.keys[0].part"],
+    ["a star before the end", { keys: [{ part: "header:a", pattern: "*b" }] }, "exempt.keys[0].pattern"],
+    ["an empty pattern", { keys: [{ part: "header:a", pattern: "" }] }, "exempt.keys[0].pattern"],
+    ["no pattern", { keys: [{ part: "header:a" }] }, "exempt.keys[0].pattern"],
+    ["another field", { networks: [] }, "exempt.networks"],
+  ])("refuse exemptions with %s", async (_, exempt, path) => {
+    const { call } = await startControlPlane();
+    const { status, body } = await call("PUT", "/apps/default", { body: { exempt } });
+    expect([status, body.errors.map((error: { path: string }) => error.path)]).toEqual([400, [path]]);
+    expect((await call("GET", "/apps/default")).body.exempt).toBeNull();
+  });
+
+  it("let only an admin change exemptions", async () => {
+    const { call } = await startControlPlane();
+    await call("PUT", "/apps/shop");
+    for (const role of ["owner", "editor", "viewer"]) {
+      const { token } = (await call("POST", "/tokens", { body: { name: role, app: "shop", role } })).body;
+      for (const app of ["shop", "default"]) {
+        const body = { exempt: { cidrs: ["0.0.0.0/0"] } };
+        expect((await call("PUT", `/apps/${app}`, { body, token })).status).toBe(403);
+      }
+    }
   });
 
   it("may have policies of the same name", async () => {

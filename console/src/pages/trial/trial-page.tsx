@@ -1,11 +1,19 @@
 // Try it: a request that one makes up, which policies it meets, why it does not meet the others, and what their counters would say.
 
+import type { AppExempt } from "@sluice/limiter/document/app-exempt.ts";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useDeferredValue, useMemo, useState } from "react";
 import { useTranslations } from "use-intl";
 import { type StoredPolicy, withTemplates } from "../../api/policy-terms.ts";
-import { type ListedPolicy, policiesQuery, type Template, templatesQuery } from "../../api/queries.ts";
+import {
+  appsQuery,
+  type ListedApp,
+  type ListedPolicy,
+  policiesQuery,
+  type Template,
+  templatesQuery,
+} from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Field } from "../../parts/field.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
@@ -140,11 +148,15 @@ function Result({ app, request }: { app: string; request: MadeUpRequest | undefi
   const t = useTranslations("trial");
   const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
   const { data: templates = [] } = useQuery(templatesQuery(app));
+  const { data: apps } = useQuery(appsQuery);
   const deferred = useDeferredValue(JSON.stringify(request));
   const [filter, setFilter] = useState("");
   const tried = useMemo(
-    () => (deferred === undefined ? [] : tryAll(policies ?? [], templates, JSON.parse(deferred))),
-    [policies, templates, deferred],
+    () =>
+      deferred === undefined
+        ? []
+        : tryAll(policies ?? [], templates, exemptionsFor(app, apps ?? []), JSON.parse(deferred)),
+    [policies, templates, app, apps, deferred],
   );
   if (isPending) return <Loading />;
   if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
@@ -212,12 +224,22 @@ function Met({ app, tried: { name, document, trial } }: { app: string; tried: Tr
   );
 }
 
+/** Those of app `default` hold for all apps. Whoever may not read that app does not see them here. */
+function exemptionsFor(app: string, apps: readonly Pick<ListedApp, "name" | "exempt">[]): AppExempt[] {
+  return apps.flatMap(({ name, exempt }) => ((name === app || name === "default") && exempt !== null ? [exempt] : []));
+}
+
 /** In the order in which gateways ask them. */
-function tryAll(policies: readonly ListedPolicy[], templates: readonly Template[], request: MadeUpRequest): Tried[] {
+function tryAll(
+  policies: readonly ListedPolicy[],
+  templates: readonly Template[],
+  ofApps: readonly AppExempt[],
+  request: MadeUpRequest,
+): Tried[] {
   const nowMs = Date.now();
   return policies
     .flatMap(({ name, document }): Tried[] => {
-      const trial = tryPolicy(withTemplates(document, templates), request, nowMs);
+      const trial = tryPolicy(withTemplates(document, templates), request, nowMs, ofApps);
       return trial === undefined ? [] : [{ name, document, trial }];
     })
     .sort((a, b) => (b.document.priority ?? 0) - (a.document.priority ?? 0) || (a.name < b.name ? -1 : 1));

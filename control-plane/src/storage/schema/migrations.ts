@@ -20,6 +20,7 @@ const migrations: Record<string, Migration> = {
   "0010-activity": { up: addActivity },
   "0011-lists": { up: addListIndexes },
   "0012-history": { up: addHistoryBounds },
+  "0013-exemptions": { up: addExemptions },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -372,4 +373,10 @@ async function addHistoryBounds(database: Kysely<Tables>): Promise<void> {
   }
   await schema.createIndex("revisions", "revisions_subject", ["subject", "at", "number"]);
   await schema.createTextIndex("audit", "audit_subject", "subject");
+}
+
+/** The exemptions of apps. */
+async function addExemptions(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("apps", "exempt", schema.longText);
 }
