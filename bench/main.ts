@@ -8,6 +8,8 @@ import { requireSystemPackages } from "../launch/system-packages.ts";
 import { against } from "./against/main.ts";
 import { readAgainstOptions } from "./against/options.ts";
 import { checkVariant } from "./check.ts";
+import { consumers } from "./consumers/main.ts";
+import { readConsumersOptions } from "./consumers/options.ts";
 import { controlPlane } from "./control-plane/main.ts";
 import { readControlPlaneOptions } from "./control-plane/options.ts";
 import { machineCpu } from "./cpu-time.ts";
@@ -186,6 +188,10 @@ function commandFor(name: string | undefined, args: readonly string[]): Command 
   if (name === "control-plane") {
     const options = readControlPlaneOptions(args);
     return (started, nginx, luaDir) => controlPlane(started, nginx, luaDir, options);
+  }
+  if (name === "consumers") {
+    const options = readConsumersOptions(args);
+    return (started) => consumers(started, options);
   }
   if (name === "intake") {
     const options = readIntakeOptions(args);

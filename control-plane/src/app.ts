@@ -40,6 +40,7 @@ import activityRoutes from "./routes/activity.ts";
 import appRoutes from "./routes/apps.ts";
 import auditRoutes from "./routes/audit.ts";
 import banRoutes from "./routes/bans.ts";
+import consumerRoutes from "./routes/consumers.ts";
 import counterRoutes from "./routes/counters.ts";
 import epochRoutes from "./routes/epoch.ts";
 import eventRoutes from "./routes/events.ts";
@@ -311,6 +312,7 @@ const api = fp<ApiOptions>(
     await app.register(templateRoutes, { prefix });
     await app.register(libraryRoutes, { prefix });
     await app.register(banRoutes, { prefix });
+    await app.register(consumerRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
     await app.register(memberRoutes, { prefix });
     await app.register(sessionRoutes, { prefix, publicOrigin });

@@ -51,8 +51,9 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "gateway/src/settings.ts": ["gateway/src/runtime"],
   "gateway/src/redis-scripts": [],
   "gateway/src/snapshot": ["gateway/src/runtime", "gateway/src/settings.ts"],
+  "gateway/src/consumers": ["gateway/src/runtime"],
   "gateway/src/metrics": ["gateway/src/runtime", "gateway/src/snapshot"],
-  "gateway/src/request": ["gateway/src/runtime", "gateway/src/snapshot"],
+  "gateway/src/request": ["gateway/src/consumers", "gateway/src/runtime", "gateway/src/snapshot"],
   "gateway/src/redis": ["gateway/src/metrics", "gateway/src/runtime", "gateway/src/settings.ts"],
   "gateway/src/stores": ["gateway/src/runtime"],
   "gateway/src/stores/node": ["gateway/src/metrics", "gateway/src/runtime", "gateway/src/stores"],
@@ -129,6 +130,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "gateway/src/push": [
     "gateway/src/charging",
+    "gateway/src/consumers",
     "gateway/src/metrics",
     "gateway/src/request",
     "gateway/src/runtime",
@@ -139,6 +141,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "gateway/src/private": [
     "gateway/src/check-api",
+    "gateway/src/consumers",
     "gateway/src/metrics",
     "gateway/src/redis",
     "gateway/src/runtime",

@@ -24,6 +24,7 @@ beforeAll(async () => {
     expect((await system.api(method, path, body)).status).toBeLessThan(300);
   await store("PUT", "/apps/default/templates/polite", { onLimit: { action: "reject", status: 429 } });
   await store("POST", "/apps/default/bans", { cidr: "192.0.2.0/24", for: "1h", reason: "<b>why</b>" });
+  await store("PUT", "/apps/default/consumers/<u>ann<%2Fu>", { plan: "pro" });
   await store("POST", "/members", { name: "ann", roles: { default: "owner" } });
   await store("POST", "/tokens", { name: "<i>robot</i>", app: "default", role: "viewer" });
   browser = await startBrowser();
@@ -89,6 +90,7 @@ it("text that somebody stored is text, and nothing runs that is not the console'
     ["/policies/default/books", "onerror=alert(1)"],
     ["/tokens", "<i>robot</i>"],
     ["/bans", "<b>why</b>"],
+    ["/consumers", "<u>ann</u>"],
     ["/audit", "<i>robot</i>"],
     ["/history/1", "onerror=alert(1)"],
   ] as const) {
@@ -152,6 +154,7 @@ const pages = [
   "/try?path=/books",
   "/templates",
   "/bans",
+  "/consumers",
   "/history",
   "/history/1",
   "/audit",
@@ -202,6 +205,8 @@ it("every dialog is accessible, has the focus, and hands it back", async () => {
     ["/templates", "View login-protection"],
     ["/bans", "Ban a network"],
     ["/bans", "End the ban of 192.0.2.0/24"],
+    ["/consumers", "Add a consumer"],
+    ["/consumers", "Delete <u>ann</u>"],
     ["/history/1", "Bring all of default back to this"],
     ["/audit", "Show"],
     ["/members", "Add a member"],

@@ -1,6 +1,6 @@
 // What the pages read.
 
-import { queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { answerOf, api, noteSession, type Schemas } from "./client.ts";
 
 export type Session = Schemas["Session"];
@@ -86,6 +86,18 @@ export const bansQuery = (app: string) =>
       );
       return pages.flatMap(({ bans }) => bans);
     },
+  });
+
+/** A page at a time. @param prefix how ids begin @param plan empty: any */
+export const consumersQuery = (app: string, prefix: string, plan: string) =>
+  infiniteQueryOptions({
+    queryKey: ["consumers", app, prefix, plan],
+    queryFn: ({ signal, pageParam: after }) => {
+      const query = { limit: 100, ...(after && { after }), ...(prefix && { prefix }), ...(plan && { plan }) };
+      return answerOf(api.GET("/api/v1/apps/{app}/consumers", { params: { path: { app }, query }, signal }));
+    },
+    initialPageParam: "",
+    getNextPageParam: ({ next }) => next,
   });
 
 /** Every look is in the audit trail, so it is asked once, and again only if somebody says so. */

@@ -337,6 +337,7 @@ export interface paths {
                             bans?: number;
                             banBytes?: number;
                             tokens?: number;
+                            consumers?: number;
                         } | null;
                         exempt?: {
                             cidrs?: string[];
@@ -361,6 +362,7 @@ export interface paths {
                             bans?: number;
                             banBytes?: number;
                             tokens?: number;
+                            consumers?: number;
                         } | null;
                         exempt?: {
                             cidrs?: string[];
@@ -2661,6 +2663,358 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/apps/{app}/consumers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List an app's consumers, by their ids */
+        get: {
+            parameters: {
+                query?: {
+                    after?: string;
+                    prefix?: string;
+                    plan?: string;
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ConsumerPage"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /** Store many consumers */
+        put: {
+            parameters: {
+                query?: {
+                    /** @example 5s */
+                    wait?: string;
+                    replace?: boolean;
+                    allowEmpty?: boolean;
+                    progress?: boolean;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/jsonl": {
+                        id: string;
+                        plan: string;
+                        overrides?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                    };
+                    "application/x-ndjson": {
+                        id: string;
+                        plan: string;
+                        overrides?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                    };
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ConsumersChange"];
+                        "application/x-ndjson": string;
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/apps/{app}/consumers/{consumer}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a consumer */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    app: string;
+                    consumer: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Consumer"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /** Give a consumer a plan, and push it */
+        put: {
+            parameters: {
+                query?: {
+                    /** @example 5s */
+                    wait?: string;
+                    dryRun?: boolean;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                    consumer: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": {
+                        plan: string;
+                        overrides?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                    };
+                    "application/yaml": {
+                        plan: string;
+                        overrides?: {
+                            [key: string]: {
+                                /** @default default */
+                                name?: string;
+                                /** @enum {string} */
+                                algorithm: "token-bucket" | "fixed-window" | "sliding-window" | "sliding-log" | "leaky-bucket" | "concurrency";
+                                quota: number;
+                                window?: string | ("lifetime" | "hour" | "day" | "week" | "month" | "year");
+                                timezone?: string;
+                                anchor?: number | string;
+                                burst?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                precision?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                maxDelay?: string;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                ttl?: string;
+                            }[];
+                        };
+                    };
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ConsumerChange"];
+                    };
+                };
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ConsumerChange"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        /** Delete a consumer, whose requests have the default plan then */
+        delete: {
+            parameters: {
+                query?: {
+                    /** @example 5s */
+                    wait?: string;
+                    dryRun?: boolean;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                    consumer: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ConsumerChange"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -3262,7 +3616,7 @@ export interface paths {
                 query?: {
                     app?: string;
                     who?: string;
-                    action?: "create-app" | "update-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "put-policies" | "delete-policies" | "create-ban" | "delete-ban" | "create-template" | "update-template" | "delete-template" | "create-caller" | "delete-caller" | "roll-back" | "new-epoch" | "begin-epoch" | "create-token" | "delete-token" | "create-member" | "update-member" | "delete-member" | "sign-in" | "sign-out" | "end-session" | "refuse-sign-in" | "read-counter" | "reset-counter" | "top-up-counter";
+                    action?: "create-app" | "update-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "put-policies" | "delete-policies" | "create-ban" | "delete-ban" | "create-template" | "update-template" | "delete-template" | "create-caller" | "delete-caller" | "roll-back" | "new-epoch" | "begin-epoch" | "create-token" | "delete-token" | "create-member" | "update-member" | "delete-member" | "sign-in" | "sign-out" | "end-session" | "refuse-sign-in" | "read-counter" | "reset-counter" | "top-up-counter" | "put-consumer" | "delete-consumer" | "import-consumers";
                     subject?: string;
                     since?: string;
                     until?: string;
@@ -3930,7 +4284,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "ban-not-found" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "too-many-bans" | "bound-exceeded" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
+            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "ban-not-found" | "consumer-not-found" | "invalid-consumers" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "too-many-bans" | "bound-exceeded" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
             errors?: {
                 line?: number;
                 policy?: string;
@@ -3942,7 +4296,7 @@ export interface components {
             policies?: string[];
             bounds?: {
                 /** @enum {string} */
-                bound: "policies" | "bytes" | "steps" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens";
+                bound: "policies" | "bytes" | "steps" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens" | "consumers";
                 /** @enum {string} */
                 of: "policy" | "template" | "app" | "all";
                 used: number;
@@ -4307,6 +4661,7 @@ export interface components {
                 bans: number;
                 banBytes: number;
                 tokens: number;
+                consumers: number;
             };
             used: {
                 policies: number;
@@ -4317,6 +4672,7 @@ export interface components {
                 bans: number;
                 banBytes: number;
                 tokens: number;
+                consumers: number;
             };
         };
         AppChange: {
@@ -4630,7 +4986,7 @@ export interface components {
             gateways: number;
             alarms: {
                 /** @enum {string} */
-                alarm: "snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "redis-overloaded" | "another-database";
+                alarm: "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database";
                 gateways: number;
             }[];
         };
@@ -4640,6 +4996,7 @@ export interface components {
         };
         Fleet: {
             revision: number;
+            consumersPosition: number;
             connected: number;
             redis: {
                 /** @enum {string} */
@@ -4661,7 +5018,7 @@ export interface components {
                 protocol: number;
                 revision: number;
                 lag: number;
-                alarm: ("snapshot-refused" | "snapshot-late" | "revision-unknown" | "another-redis" | "redis-overloaded" | "another-database") | null;
+                alarm: ("snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database") | null;
                 refused: {
                     revision: number;
                     /** Format: date-time */
@@ -4684,6 +5041,12 @@ export interface components {
                     since: string;
                     id?: string;
                     overloadedWorkers: number;
+                } | null;
+                consumers: {
+                    position: number;
+                    lag: number;
+                    count: number;
+                    unstored: number;
                 } | null;
             }[];
         };
@@ -4880,6 +5243,45 @@ export interface components {
         };
         BanPage: {
             bans: components["schemas"]["Ban"][];
+            next?: string;
+        };
+        Consumer: {
+            id: string;
+            plan: string;
+            overrides?: Record<string, never>;
+            /** Format: date-time */
+            changedAt: string;
+        };
+        ConsumerChange: {
+            id?: string;
+            plan?: string;
+            overrides?: Record<string, never>;
+            /** Format: date-time */
+            changedAt?: string;
+            position: number;
+            applied?: {
+                gateways: number;
+                acked: number;
+            };
+            /** @enum {boolean} */
+            dryRun?: true;
+        };
+        ConsumersChange: {
+            done: number;
+            of: number;
+            created: number;
+            changed: number;
+            unchanged: number;
+            deleted: number;
+            position: number;
+            applied?: {
+                gateways: number;
+                acked: number;
+            };
+        };
+        ConsumerPage: {
+            count: number;
+            consumers: components["schemas"]["Consumer"][];
             next?: string;
         };
         Template: {

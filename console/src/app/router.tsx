@@ -9,6 +9,7 @@ import {
   redirect,
 } from "@tanstack/react-router";
 import { readAuditSearch } from "../pages/audit/audit-search.ts";
+import { readConsumersSearch } from "../pages/consumers/consumers-search.ts";
 import { readHistorySearch } from "../pages/history/history-search.ts";
 import { readKeysSearch } from "../pages/keys/keys-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
@@ -79,6 +80,12 @@ const bans = createRoute({
   validateSearch: readAppSearch,
   component: lazyRouteComponent(() => import("../pages/bans/bans-page.tsx"), "BansPage"),
 });
+const consumers = createRoute({
+  getParentRoute: () => shell,
+  path: "/consumers",
+  validateSearch: readConsumersSearch,
+  component: lazyRouteComponent(() => import("../pages/consumers/consumers-page.tsx"), "ConsumersPage"),
+});
 const history = createRoute({
   getParentRoute: () => shell,
   path: "/history",
@@ -143,6 +150,7 @@ const routeTree = root.addChildren([
     policy,
     templates,
     bans,
+    consumers,
     history,
     revision,
     audit,

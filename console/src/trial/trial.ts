@@ -158,6 +158,8 @@ function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number, ofApp
 }
 
 function planFor(compiled: CompiledPolicy, { by, default: otherwise }: Plans, request: MadeUpRequest): string {
+  // The page asks nobody for the plan of a consumer.
+  if (by === undefined) return otherwise;
   const named = partValue(by, request);
   return named.state === "value" && hasPlan(compiled, named.value) ? named.value : otherwise;
 }

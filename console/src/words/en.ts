@@ -5,6 +5,7 @@ import attention from "./en/attention.json";
 import audit from "./en/audit.json";
 import bans from "./en/bans.json";
 import conflict from "./en/conflict.json";
+import consumers from "./en/consumers.json";
 import dialog from "./en/dialog.json";
 import diff from "./en/diff.json";
 import editor from "./en/editor.json";
@@ -33,6 +34,7 @@ export default {
   audit,
   bans,
   conflict,
+  consumers,
   dialog,
   diff,
   editor,

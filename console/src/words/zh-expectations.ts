@@ -31,7 +31,10 @@ export const expectations: Readonly<Record<string, string>> = {
   'a host name in lower case without a port, or "*." and one': '不含端口的小写主机名，或 "*." 加主机名',
   'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "form:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT"':
     '键的组成部分："ip"、"ip/0…32/0…128"、"path"、"host"、"method"、"header:名称"、"cookie:名称"、"query:名称"、"form:名称"、"jwt:声明"、"var:名称" 或 "const:文本"',
+  'a key part: "ip", "ip/0…32/0…128", "path", "host", "method", "header:NAME", "cookie:NAME", "query:NAME", "form:NAME", "jwt:CLAIM", "var:NAME" or "const:TEXT", or consumer':
+    '键的组成部分："ip"、"ip/0…32/0…128"、"path"、"host"、"method"、"header:名称"、"cookie:名称"、"query:名称"、"form:名称"、"jwt:声明"、"var:名称" 或 "const:文本"，或 consumer',
   "a list of {} to {}, or plans": "{} 到 {} 项的列表，或 plans",
+  "a part that names the consumer, because planBy is consumer": "一个标识消费者的部分，因为 planBy 为 consumer",
   "one of the plans: {}": "以下套餐之一：{}",
   "nothing, or plans": "不填，或使用 plans",
   "nothing: each of the plans has its limits": "不填：每个套餐都有自己的限制",

@@ -5,6 +5,7 @@ import attention from "./zh/attention.json";
 import audit from "./zh/audit.json";
 import bans from "./zh/bans.json";
 import conflict from "./zh/conflict.json";
+import consumers from "./zh/consumers.json";
 import dialog from "./zh/dialog.json";
 import diff from "./zh/diff.json";
 import editor from "./zh/editor.json";
@@ -33,6 +34,7 @@ export default {
   audit,
   bans,
   conflict,
+  consumers,
   dialog,
   diff,
   editor,

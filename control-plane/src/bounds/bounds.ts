@@ -17,6 +17,7 @@ export interface Usage {
   readonly banBytes: number;
   /** Number of tokens of all roles. */
   readonly tokens: number;
+  readonly consumers: number;
 }
 
 export type Bound = keyof Usage;
@@ -32,10 +33,14 @@ export const boundNames: readonly Bound[] = [
   "bans",
   "banBytes",
   "tokens",
+  "consumers",
 ];
 
 /** The largest document of one policy or one template. */
 export const mostDocumentBytes = 65_536;
+
+/** The most consumers of all apps together: what gateways were measured with. */
+export const mostConsumers = 1_000_000;
 
 const usualBounds: Bounds = Object.freeze({
   policies: 1_000,
@@ -46,6 +51,7 @@ const usualBounds: Bounds = Object.freeze({
   bans: 10_000,
   banBytes: 2_097_152,
   tokens: 1_000,
+  consumers: mostConsumers,
 });
 
 /**
@@ -67,6 +73,7 @@ const descriptions: Readonly<Record<Bound, string>> = {
   bans: "Number of bans in force.",
   banBytes: "Bytes of the bans, as gateways get them.",
   tokens: "Number of tokens of all roles.",
+  consumers: "Number of consumers. All apps together may have 1,000,000.",
 };
 
 export const boundsShape: Shape = {

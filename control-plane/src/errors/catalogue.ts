@@ -84,6 +84,16 @@ export const errorCatalogue = {
     title: "Ban not found",
     meaning: "The app has no ban with this id, or the ban has ended.",
   },
+  "consumer-not-found": {
+    status: 404,
+    title: "Consumer not found",
+    meaning: "The app has no consumer with this id: its requests have the default plan of each policy.",
+  },
+  "invalid-consumers": {
+    status: 400,
+    title: "Invalid consumers",
+    meaning: "Lines of the body are no valid consumers. `errors` has each with its line. Nothing was stored.",
+  },
   "member-not-found": {
     status: 404,
     title: "Member not found",

@@ -17,6 +17,7 @@ export const consolePaths = [
   "/policies",
   "/templates",
   "/bans",
+  "/consumers",
   "/history",
   "/audit",
   "/members",

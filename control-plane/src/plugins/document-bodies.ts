@@ -15,7 +15,7 @@ import { callerOf } from "./authentication.ts";
 
 const yamlTypes = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/vnd.yaml"];
 
-const linesTypes = ["application/jsonl", "application/x-ndjson"];
+export const linesTypes = ["application/jsonl", "application/x-ndjson"];
 
 export const manyTypes = [...linesTypes, "application/yaml"];
 

@@ -12,6 +12,7 @@ export interface Metrics {
   readonly deltasSent: Counter;
   readonly deltaBytesSent: Counter;
   readonly snapshotsRefused: Counter;
+  readonly consumerBytesSent: Counter;
   /** Seconds from a change to its snapshot. */
   readonly snapshotBuilds: Histogram;
   /** Seconds from a change until every connected gateway has applied or refused it. */
@@ -83,6 +84,11 @@ export default fp(
         help: "Bytes of the deltas sent to gateways.",
         registers,
       }),
+      consumerBytesSent: new Counter({
+        name: "sluice_control_consumer_bytes_sent_total",
+        help: "Bytes of the consumers sent to gateways.",
+        registers,
+      }),
       snapshotsRefused: new Counter({
         name: "sluice_control_snapshots_refused_total",
         help: "Snapshots that a gateway refused.",
@@ -100,13 +106,18 @@ function knownMethod(method: string): string {
 }
 
 /** Adds a gauge whose value is read when it is scraped. */
-export function addGauge({ registry }: Metrics, name: string, help: string, read: () => number): void {
+export function addGauge(
+  { registry }: Metrics,
+  name: string,
+  help: string,
+  read: () => number | Promise<number>,
+): void {
   new Gauge({
     name,
     help,
     registers: [registry],
-    collect() {
-      this.set(read());
+    async collect() {
+      this.set(await read());
     },
   });
 }

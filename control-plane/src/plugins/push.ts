@@ -7,7 +7,8 @@ import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
 import { type Alarm, type AlarmName, alarmOf, alarmsOf } from "../push/alarms.ts";
 import { Announcements, type ChangeChannel } from "../push/announcements.ts";
-import { AppliedWaits } from "../push/applied-waits.ts";
+import { AppliedWaits, type Awaited } from "../push/applied-waits.ts";
+import { ConsumerFeed } from "../push/consumer-feed.ts";
 import { type CounterOrderSender, CounterOrders } from "../push/counter-orders.ts";
 import { Fleet, type Gateway } from "../push/fleet.ts";
 import { closeCodes } from "../push/gateway-link.ts";
@@ -20,6 +21,7 @@ import { announceFleet, type PushTimes, runPushSession } from "../push/push-sess
 import type { Frame } from "../push/pushed-state.ts";
 import { RedisIdentities } from "../push/redis-identities.ts";
 import { answers } from "../schemas/responses.ts";
+import { countConsumers, readConsumerChanges, readConsumersPosition } from "../storage/consumers.ts";
 import { type Position, renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
@@ -31,6 +33,9 @@ declare module "fastify" {
     /** For the gateways of all control planes. */
     readonly counterOrders: CounterOrderSender;
     readonly appliedWaits: AppliedWaits;
+    readonly consumerFeed: ConsumerFeed;
+    /** Of requests that change a consumer. */
+    readonly consumerWaits: AppliedWaits;
     readonly alarms: {
       of(gateway: Gateway): AlarmName | undefined;
       all(): Alarm[];
@@ -109,11 +114,28 @@ export default fp<PushOptions>(
     const sender: CounterOrderSender = isShared ? passedOrders : counterOrders;
     app.decorate("counterOrders", sender);
     app.decorate("appliedWaits", new AppliedWaits(fleet, newest));
+    const consumerFeed = new ConsumerFeed({
+      fleet,
+      readPosition: () => readConsumersPosition(app.database),
+      readChanges: (after, limit) => readConsumerChanges(app.database, after, limit),
+      onSent: (bytes) => app.metrics.consumerBytesSent.inc(bytes),
+      onError: (error) => app.log.error({ err: error }, "cannot read the consumers; trying again"),
+    });
+    await consumerFeed.start();
+    app.decorate("consumerFeed", consumerFeed);
+    const awaited: Awaited = {
+      on: (event, listener) => fleet.on(event === "progress" ? "consumers" : event, listener),
+      applied: (position, revision) => fleet.appliedConsumers(position, revision),
+      settled: (position) => fleet.settledConsumers(position),
+    };
+    const newestConsumers = () => ({ epoch: consumerFeed.newest.epoch, revision: consumerFeed.newest.position });
+    app.decorate("consumerWaits", new AppliedWaits(awaited, newestConsumers));
     const stopAnnouncing = announceFleet(fleet);
     const peers = new Peers({
       database: app.database,
       fleet,
       publisher,
+      consumerFeed,
       id,
       onAsked: () => void passedOrders.carryOut(),
       onCount: (controlPlanes) => app.requestLimits.shareAmong(controlPlanes),
@@ -206,6 +228,7 @@ export default fp<PushOptions>(
           fleet,
           publisher,
           counterOrders,
+          consumerFeed,
           counts,
           times,
           log: request.log as FastifyBaseLogger,
@@ -223,12 +246,20 @@ export default fp<PushOptions>(
     );
     addGauge(app.metrics, "sluice_control_gateways_connected", "Gateways connected here.", () => fleet.links().length);
     addGauge(app.metrics, "sluice_control_snapshot_bytes", "Size of the newest snapshot.", () => publisher.state.bytes);
+    addGauge(
+      app.metrics,
+      "sluice_control_consumers_position",
+      "The newest change of a consumer read from the database.",
+      () => consumerFeed.newest.position,
+    );
+    addGauge(app.metrics, "sluice_control_consumers", "Consumers of all apps.", () => countConsumers(app.database));
     addAlarmGauge(app.metrics, () => app.alarms.all());
     app.addHook("onClose", async () => {
       clearInterval(identifying);
       stopAnnouncing();
       await announcements?.stop();
       await publisher.stop();
+      await consumerFeed.stop();
       if (!isShared) return;
       await passedOrders.stop();
       await peers.stop();

@@ -46,6 +46,7 @@ const alarmSentences: Readonly<Record<AlarmName, string>> = {
   "snapshot-refused": notNewest,
   "snapshot-late": notNewest,
   "revision-unknown": notNewest,
+  "consumers-full": "Gateways have no memory for all consumers: see alarms.",
   "another-redis": "Gateways use another Redis than their fleet: see alarms.",
   "redis-overloaded": "Redis is too slow for gateways, which decide by their shares: see alarms.",
   "another-database": "A control plane with another database uses the same Redis.",

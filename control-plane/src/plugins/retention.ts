@@ -4,6 +4,7 @@
 import fp from "fastify-plugin";
 import type { Retention, SessionLimits } from "../configuration.ts";
 import { pruneAudit } from "../storage/audit.ts";
+import { pruneConsumers } from "../storage/consumers.ts";
 import { pruneHistory } from "../storage/history-retention.ts";
 import { pruneSessions } from "../storage/sessions.ts";
 
@@ -27,6 +28,7 @@ export default fp<{ now: () => number; retention: Retention; sessions: SessionLi
       const steps = [
         () => pruneHistory(app.database, retention.history, now()),
         () => pruneAudit(app.database, retention.auditDays, now()),
+        () => pruneConsumers(app.database, now()),
         () => pruneSessions(app.database, sessions.idleMs, now()),
       ];
       for (const step of steps) {

@@ -5,8 +5,10 @@
 import fp from "fastify-plugin";
 import { ApiError } from "../errors/api-error.ts";
 
-/** In a query; all that is in a path are names. */
+/** In a query. */
 const namesInQuery: ReadonlySet<string> = new Set(["app", "policy"]);
+/** In a path, all others are names. Ids of consumers are whatever clients send, and compared exactly. */
+const anyTextInPath: ReadonlySet<string> = new Set(["consumer"]);
 /** Values of a policy's key are whatever clients send. */
 const anyTextInQuery: ReadonlySet<string> = new Set(["key"]);
 
@@ -14,7 +16,9 @@ export default fp(
   async (app) => {
     app.addHook("preValidation", async ({ url, params, query }) => {
       requireDecodable(url);
-      for (const [segment, value] of Object.entries(params as object)) refuse(`The URL's ${segment}`, value, true);
+      for (const [segment, value] of Object.entries(params as object)) {
+        refuse(`The URL's ${segment}`, value, !anyTextInPath.has(segment));
+      }
       for (const [parameter, value] of Object.entries(query as object)) {
         if (!anyTextInQuery.has(parameter)) refuse(`The query's ${parameter}`, value, namesInQuery.has(parameter));
       }

@@ -10,6 +10,7 @@ import type { Gateway } from "./fleet.ts";
  * older one.
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
  * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
+ * consumers-full: the gateway has no memory for all consumers. Those that it lacks have the default plan there.
  * another-redis: the gateway uses another Redis than the control plane, or than most gateways.
  * redis-overloaded: the gateway decides by its share by choice, because Redis is slower than its operator allows.
  * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
@@ -18,6 +19,7 @@ export const alarmNames = [
   "snapshot-refused",
   "snapshot-late",
   "revision-unknown",
+  "consumers-full",
   "another-redis",
   "redis-overloaded",
   "another-database",
@@ -46,6 +48,7 @@ export function alarmOf(gateway: Gateway, { newest, nowMs, strays }: AlarmSurrou
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";
   if (gateway.refused !== undefined) return "snapshot-refused";
   if (gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs) return "snapshot-late";
+  if ((gateway.consumers?.unstored ?? 0) > 0) return "consumers-full";
   if (strays.has(gateway.id)) return "another-redis";
   return (gateway.redis?.overloadedWorkers ?? 0) > 0 ? "redis-overloaded" : undefined;
 }

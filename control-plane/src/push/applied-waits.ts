@@ -1,8 +1,17 @@
-// Lets requests wait until every gateway has applied a revision. However many requests wait, an event costs one look at the
+// Lets requests wait until every gateway has applied a revision, or a change of a consumer. However many requests wait, an event costs one look at the
 // gateways. Requests that need not wait any longer are answered a few at a time, so that other requests get their turn.
 
 import type { Position } from "../storage/epoch.ts";
-import type { Applied, Fleet } from "./fleet.ts";
+import type { Applied } from "./fleet.ts";
+
+/** What the gateways do, as far as somebody waits for it. */
+export interface Awaited {
+  on(event: "progress" | "closing", listener: () => void): unknown;
+  /** Counts the gateways that have applied a revision. */
+  applied(newest: Position, revision: number): Applied;
+  /** Returns the newest revision that no gateway has yet to apply. */
+  settled(newest: Position): number;
+}
 
 /** The token whose request waits, and the app that the token is for. */
 export interface Asker {
@@ -23,7 +32,7 @@ const mostOfAll = 1_000;
 const mostAnsweredAtOnce = 10;
 
 export class AppliedWaits {
-  readonly #fleet: Fleet;
+  readonly #fleet: Awaited;
   readonly #newest: () => Position;
   /** Sorted by revision, lowest first: those that every gateway has applied or refused are at the front. */
   readonly #waiting: Waiter[] = [];
@@ -36,7 +45,7 @@ export class AppliedWaits {
    * @param newest returns the newest position now: the history may be replaced by another one during a wait, and keeps its
    * numbers
    */
-  constructor(fleet: Fleet, newest: () => Position) {
+  constructor(fleet: Awaited, newest: () => Position) {
     this.#fleet = fleet;
     this.#newest = newest;
     fleet.on("progress", () => {

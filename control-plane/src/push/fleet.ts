@@ -4,7 +4,7 @@
 import { EventEmitter } from "node:events";
 import { setImmediate } from "node:timers/promises";
 import type { Problem } from "@sluice/limiter/document/validate.ts";
-import type { GatewayMessage, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
+import type { GatewayMessage, HeldConsumers, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 import type { PushedState } from "./pushed-state.ts";
@@ -38,6 +38,8 @@ export interface Gateway {
   readonly lacksRedis: boolean;
   /** The time since when it owes a report on a snapshot that it was sent; undefined if it owes none. */
   readonly owedSinceMs: number | undefined;
+  /** Which consumers it holds; undefined: it takes none. */
+  readonly consumers: HeldConsumers | undefined;
 }
 
 /** A gateway's report about itself. */
@@ -75,9 +77,9 @@ const pushesInTurnMs = 3;
 
 /**
  * Events: `members` when the set of connected gateways has changed, `progress` when any wait for a revision may be over,
- * `closing` when there will be no more progress.
+ * `consumers` when any wait for a consumer may be over, `closing` when there will be no more progress.
  */
-export class Fleet extends EventEmitter<{ members: []; progress: []; closing: [] }> {
+export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: []; closing: [] }> {
   readonly #members = new Map<string, Member>();
   /** Ids of the members that disconnected, in the order in which they left. */
   readonly #departed = new Set<string>();
@@ -109,6 +111,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       redis: undefined,
       lacksRedis: false,
       owedSinceMs: undefined,
+      consumers: undefined,
       link,
       sent: undefined,
     });
@@ -131,7 +134,16 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     this.#forget();
     this.emit("members");
     this.emit("progress");
+    this.emit("consumers");
     return true;
+  }
+
+  /** Records which consumers a gateway holds. */
+  reportConsumers(id: string, link: GatewayLink, { epoch, position, count, unstored }: HeldConsumers): void {
+    const member = this.#memberOf(id, link);
+    if (member === undefined) return;
+    member.consumers = { epoch, position, count, unstored };
+    this.emit("consumers");
   }
 
   /** Records a report. A report over a replaced link is ignored. */
@@ -192,6 +204,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
     this.#elsewhere = new Map(gateways.map((gateway) => [gateway.id, gateway]));
     this.emit("members");
     this.emit("progress");
+    this.emit("consumers");
   }
 
   /** Connected gateways, here or elsewhere, and those that left less than an hour ago. */
@@ -276,6 +289,23 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; closing: []
       const held = isHeld ? revision : Number.NEGATIVE_INFINITY;
       const validated = refused?.epoch === newest.epoch ? refused.revision : Number.NEGATIVE_INFINITY;
       settled = Math.min(settled, Math.max(held, validated));
+    }
+    return settled;
+  }
+
+  /** Counts how many connected gateways decide by the consumers at this position or a later one. */
+  appliedConsumers({ epoch }: Position, position: number): Applied {
+    const connected = this.#connected();
+    const acked = connected.filter(({ consumers }) => consumers?.epoch === epoch && consumers.position >= position);
+    return { gateways: connected.length, acked: acked.length, refused: 0 };
+  }
+
+  /** Returns the position of consumers that all connected gateways have which take any. Infinity if there is none. */
+  settledConsumers({ epoch }: Position): number {
+    let settled = Number.POSITIVE_INFINITY;
+    for (const { consumers } of this.#connected()) {
+      if (consumers === undefined) continue;
+      settled = Math.min(settled, consumers.epoch === epoch ? consumers.position : Number.NEGATIVE_INFINITY);
     }
     return settled;
   }

@@ -2,7 +2,7 @@
 // and takes it from what it holds to the newest state: so a slow gateway costs no memory, and holds up nobody. A long text is sent
 // piece by piece, as the gateway reads it.
 
-import { type ControlMessage, protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
+import { type ControlMessage, deltasSince } from "@sluice/limiter/protocol/push-messages.ts";
 import type { WebSocket } from "ws";
 import type { EditedPosition, Frame, PushedState } from "./pushed-state.ts";
 
@@ -82,7 +82,7 @@ export class GatewayLink {
     if (isHeld(held, position) || (this.#refused !== undefined && isSame(this.#refused, position))) return undefined;
     // It would refuse a revision that is before its own.
     if (held.position.epoch === position.epoch && held.position.revision > position.revision) return undefined;
-    const delta = held.protocol >= protocolVersion ? state.deltaFrom(held.position) : undefined;
+    const delta = held.protocol >= deltasSince ? state.deltaFrom(held.position) : undefined;
     if (delta === undefined && !this.#maySendSnapshot()) return undefined;
     this.#underWay = position;
     this.#send(delta ?? state.snapshot());
@@ -113,7 +113,11 @@ export class GatewayLink {
   }
 
   send(message: SmallMessage): void {
-    const text = JSON.stringify(message);
+    this.sendText(JSON.stringify(message));
+  }
+
+  /** @param text of a whole message, which is not long */
+  sendText(text: string): void {
     // Nothing may come between the frames of one message.
     if (this.#isSending) {
       if (this.#waiting.length < mostWaiting) this.#waiting.push(text);
@@ -135,7 +139,7 @@ export class GatewayLink {
 
   #maySendSnapshot(): boolean {
     const waitMs = this.#snapshotAtMs + snapshotEveryMs - this.#now();
-    const isOfVersion1 = (this.#held?.protocol ?? 0) < protocolVersion;
+    const isOfVersion1 = (this.#held?.protocol ?? 0) < deltasSince;
     if (isOfVersion1 || waitMs <= 0) {
       this.#snapshotAtMs = this.#now();
       return true;
@@ -171,7 +175,7 @@ export class GatewayLink {
     this.#waiting = [];
     if (!isWhole) return;
     this.#events.onSent(frame);
-    if (this.#held !== undefined && this.#held.protocol < protocolVersion) {
+    if (this.#held !== undefined && this.#held.protocol < deltasSince) {
       this.#held = { ...this.#held, position: frame.position };
       this.#underWay = undefined;
     }
@@ -182,7 +186,7 @@ export class GatewayLink {
 
 /** A gateway of version 1 knows no editions: as before, its revision is taken for what it is. */
 function isHeld({ position: held, protocol }: HeldByGateway, position: EditedPosition): boolean {
-  return isSame(protocol < protocolVersion ? { ...held, edition: position.edition } : held, position);
+  return isSame(protocol < deltasSince ? { ...held, edition: position.edition } : held, position);
 }
 
 function isSame(a: EditedPosition, b: EditedPosition): boolean {

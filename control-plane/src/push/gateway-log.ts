@@ -1,6 +1,7 @@
 // Logs gateways that connect and disconnect. The end of a refusal or of a lost connection is logged at the same level as its
 // beginning. A refused gateway tries again every second or two, and anybody can do that, so not every attempt is logged.
 
+import { deltasSince } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import { closeCodes } from "./gateway-link.ts";
 
@@ -52,11 +53,13 @@ export class GatewayLog {
     else this.#log.info({ gateway, address }, "a gateway is connected");
   }
 
-  /** It gets a whole snapshot for every change. */
+  /** With version 1, it gets a whole snapshot for every change; with version 2, no consumers. */
   speaksEarlierProtocol(gateway: string, protocol: number): void {
     this.#log.warn(
       { gateway, protocol },
-      "a gateway speaks an earlier push protocol: it gets all policies at every change until it is updated",
+      protocol < deltasSince
+        ? "a gateway speaks an earlier push protocol: it gets all policies at every change, and no consumers, until it is updated"
+        : "a gateway speaks an earlier push protocol: it gets no consumers until it is updated",
     );
   }
 

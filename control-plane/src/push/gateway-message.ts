@@ -74,15 +74,18 @@ const redis = recordSchema(
   { id: text, overloadedWorkers: count },
 );
 
+const heldConsumers = { epoch: text, position: count, count, unstored: count };
+
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(
     { gateway: gatewayId, version: text, workers: count, epoch: text, revision: count },
-    { proof: text, edition: text, protocol: count },
+    { proof: text, edition: text, protocol: count, consumers: recordSchema(heldConsumers) },
   ),
   applied: messageSchema({ epoch: text, revision: count }),
   held: messageSchema({ epoch: text, revision: count }),
   resync: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
+  consumers: messageSchema(heldConsumers),
   status: messageSchema({ counters }, { redis }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
   counter: messageSchema({ id: count }, { limits: listSchema(reading, mostReadings) }),

@@ -3,6 +3,7 @@
 
 import { announce, forgetGonePeers, readPeers, readRecords, withdraw } from "../storage/peers.ts";
 import type { Database } from "../storage/tables.ts";
+import type { ConsumerFeed } from "./consumer-feed.ts";
 import type { Fleet, Gateway } from "./fleet.ts";
 import type { Publisher } from "./publisher.ts";
 
@@ -24,6 +25,7 @@ export interface PeersDependencies {
   readonly database: Database;
   readonly fleet: Fleet;
   readonly publisher: Publisher;
+  readonly consumerFeed: ConsumerFeed;
   /** The id of this control plane. */
   readonly id: string;
   /** Called when another control plane has an order for this one. */
@@ -112,6 +114,7 @@ export class Peers {
         .finally(() => {
           this.#publication = undefined;
         });
+      this.#dependencies.consumerFeed.noteChanged();
       await this.#announce();
       await this.#read();
       if (performance.now() - this.#forgotAtMs > forgetEveryMs) {

@@ -4,6 +4,7 @@ import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
 import type { ActivityMessage } from "../activity/activity.ts";
+import type { ConsumerFeed } from "./consumer-feed.ts";
 import type { CounterOrders } from "./counter-orders.ts";
 import type { Fleet } from "./fleet.ts";
 import { closeCodes, GatewayLink } from "./gateway-link.ts";
@@ -31,6 +32,7 @@ export interface SessionDependencies {
   readonly fleet: Fleet;
   readonly publisher: Publisher;
   readonly counterOrders: CounterOrders;
+  readonly consumerFeed: ConsumerFeed;
   readonly counts: PushCounts;
   readonly times: PushTimes;
   readonly log: FastifyBaseLogger;
@@ -42,7 +44,18 @@ export interface SessionDependencies {
 
 export function runPushSession(
   socket: WebSocket,
-  { fleet, publisher, counterOrders, counts, times, log, gatewayLog, takeActivity, address }: SessionDependencies,
+  {
+    fleet,
+    publisher,
+    counterOrders,
+    consumerFeed,
+    counts,
+    times,
+    log,
+    gatewayLog,
+    takeActivity,
+    address,
+  }: SessionDependencies,
 ): void {
   let gateway: string | undefined;
   const onFree = () => {
@@ -76,7 +89,12 @@ export function runPushSession(
       fleet.push(gateway, link, publisher.state);
       if (protocol < protocolVersion) gatewayLog.speaksEarlierProtocol(gateway, protocol);
       publisher.noteShown(message);
+      consumerFeed.join(gateway, link, protocol, message.consumers);
       gatewayLog.connected(gateway, address);
+      return;
+    }
+    if (message.type === "consumers") {
+      consumerFeed.answered(link, message);
       return;
     }
     if (message.type === "counter") {
@@ -102,6 +120,7 @@ export function runPushSession(
   socket.on("close", (code: number) => {
     clearTimeout(helloTimer);
     clearInterval(pingTimer);
+    consumerFeed.leave(link);
     if (gateway !== undefined && fleet.leave(gateway, link)) gatewayLog.gone(gateway, code);
   });
 }

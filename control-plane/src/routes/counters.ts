@@ -1,5 +1,6 @@
 // /api/v1/apps/{app}/counters: reads, resets and tops up the counters of one key of a policy, in Redis or on the gateways.
 
+import { byConsumer } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { isEndless } from "@sluice/limiter/header-values.ts";
 import type { CounterOrder, CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
@@ -15,6 +16,7 @@ import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { trace } from "../storage/audit.ts";
+import { readPlanOfConsumer } from "../storage/consumers.ts";
 import { DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { readTemplates } from "../storage/template-documents.ts";
@@ -109,7 +111,17 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     plan: string | undefined,
   ): Promise<AskedCounter> {
     const { document } = await getPolicy(app.database, name, policy);
-    return askedCounter(name, document, await readTemplates(app.database, name), key, literal, plan);
+    const ofConsumer = plan ?? (await planOfConsumer(name, document, key));
+    return askedCounter(name, document, await readTemplates(app.database, name), key, literal, ofConsumer);
+  }
+
+  /** @returns undefined if the policy has no plan by consumers, or not theirs */
+  async function planOfConsumer(name: string, document: unknown, key: readonly string[]): Promise<string | undefined> {
+    const { planBy, plans = {} } = document as { planBy?: string; plans?: object };
+    const [id] = key;
+    if (planBy !== byConsumer || id === undefined) return undefined;
+    const plan = await readPlanOfConsumer(app.database, name, id);
+    return plan !== undefined && Object.hasOwn(plans, plan) ? plan : undefined;
   }
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {

@@ -6,6 +6,7 @@ import type { AlarmName } from "../push/alarms.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
+import type { ConsumersPosition } from "../storage/consumers.ts";
 import type { Position } from "../storage/epoch.ts";
 import { problemsFor } from "./applied.ts";
 
@@ -30,9 +31,13 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
       const connected = app.fleet.connectedCount;
       return {
         revision: current.revision,
+        consumersPosition: app.consumerFeed.newest.position,
         connected,
         redis,
-        gateways: app.fleet.list().map((gateway) => shown(gateway, current, app.alarms.of(gateway), seesAll)),
+        gateways: app.fleet.list().map((gateway) => ({
+          ...shown(gateway, current, app.alarms.of(gateway), seesAll),
+          consumers: shownConsumers(gateway, app.consumerFeed.newest),
+        })),
       };
     },
   );
@@ -44,6 +49,13 @@ function redisSeenHere({ redis }: FastifyInstance, seesAll: boolean) {
   const { state, sinceMs, error } = redis.link.health;
   const id = redis.link.identity;
   return { state, since: new Date(sinceMs).toISOString(), error: seesAll ? error : undefined, id };
+}
+
+function shownConsumers({ consumers }: Gateway, newest: ConsumersPosition) {
+  if (consumers === undefined) return null;
+  const position = consumers.epoch === newest.epoch ? consumers.position : 0;
+  const { count, unstored } = consumers;
+  return { position, lag: Math.max(0, newest.position - position), count, unstored };
 }
 
 /** @param seesAll whether the reader may see the problems of every app's policies */

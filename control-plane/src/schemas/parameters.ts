@@ -23,6 +23,8 @@ export const templateSegment = { type: "string", description: "Name of the templ
 export const banSegment = { type: "string", description: "Id of the ban." } as const;
 export const tokenSegment = { type: "string", description: "Id of the token." } as const;
 
+export const consumerSegment = { type: "string", description: "Id of the consumer." } as const;
+
 export const memberSegment = { type: "string", description: "Name of the member." } as const;
 export const revisionSegment = {
   type: "integer",

@@ -504,6 +504,7 @@ const fleet = {
   $id: "Fleet",
   ...object({
     revision: count,
+    consumersPosition: { ...count, description: "The position of the newest change of a consumer." },
     connected: { ...count, description: "How many gateways are connected now." },
     redis: redisOfControlPlane,
     gateways: {
@@ -519,7 +520,7 @@ const fleet = {
           protocol: {
             ...count,
             description:
-              "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change.",
+              "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change; only those of version 3 get consumers.",
           },
           revision: count,
           lag: { ...count, description: "How many revisions the gateway is behind." },
@@ -538,6 +539,19 @@ const fleet = {
             description: "How many decisions the gateway has made since nginx started, by result.",
           },
           redis: redisOfGateway,
+          consumers: {
+            anyOf: [
+              object({
+                position: { ...count, description: "The position up to which it has the changes of consumers." },
+                lag: { ...count, description: "How many changes it is behind." },
+                count: { ...count, description: "How many consumers it knows." },
+                unstored: { ...count, description: "How many found no memory there." },
+              }),
+              { type: "null" },
+            ],
+            description:
+              "null: its nginx.conf declares no shared dict sluice_consumers, or its version knows no consumers. Then all have the default plan there.",
+          },
         },
         ["disconnectedAt"],
       ),
@@ -673,6 +687,66 @@ const banPage = {
   ...object({ bans: { type: "array", items: { $ref: "Ban#" } }, next }, ["next"]),
 };
 
+const consumerFields = {
+  id: { ...text, description: "What requests have as the first value of a policy's key." },
+  plan: { ...text, description: "The plan whose limits hold for the consumer's requests." },
+  overrides: { type: "object", description: "Limits of the consumer's own, by the name of the policy." },
+  changedAt: time,
+};
+
+const consumer = { $id: "Consumer", ...object(consumerFields, ["overrides"]) };
+
+const consumersPosition = {
+  ...count,
+  description: "The position of the change among those of all consumers: gateways report theirs in GET /gateways.",
+};
+
+const appliedConsumers = {
+  ...object({
+    gateways: { ...count, description: "How many gateways are connected." },
+    acked: { ...count, description: "How many of them decide by it." },
+  }),
+  description: "How far the gateways are with the change. Only with `wait`.",
+};
+
+const consumerChange = {
+  $id: "ConsumerChange",
+  ...object({ ...consumerFields, position: consumersPosition, applied: appliedConsumers, dryRun: dryRun.dryRun }, [
+    ...Object.keys(consumerFields),
+    "applied",
+    "dryRun",
+  ]),
+};
+
+const consumersChange = {
+  $id: "ConsumersChange",
+  ...object(
+    {
+      done: { ...count, description: "How many lines are stored." },
+      of: { ...count, description: "How many lines the body has." },
+      created: { ...count, description: "How many consumers were not there before." },
+      changed: { ...count, description: "How many were there with another plan or other limits." },
+      unchanged: { ...count, description: "How many were there as the body has them." },
+      deleted: { ...count, description: "How many were deleted, with `replace`." },
+      position: consumersPosition,
+      applied: appliedConsumers,
+    },
+    ["applied"],
+  ),
+};
+
+const consumerPage = {
+  $id: "ConsumerPage",
+  ...object(
+    {
+      count: { ...count, description: "How many consumers the app has, whatever the query asks for." },
+      consumers: { type: "array", items: { $ref: "Consumer#" } },
+      next,
+    },
+    ["next"],
+  ),
+};
+
 const template = { $id: "Template", ...schemaOf(templateShape) };
 
 const templatePage = {
@@ -753,6 +827,10 @@ export const sharedSchemas = [
   ban,
   newBan,
   banPage,
+  consumer,
+  consumerChange,
+  consumersChange,
+  consumerPage,
   template,
   templatePage,
   suppliedTemplate,
@@ -793,6 +871,10 @@ export type SharedSchema =
   | "Ban"
   | "NewBan"
   | "BanPage"
+  | "Consumer"
+  | "ConsumerChange"
+  | "ConsumersChange"
+  | "ConsumerPage"
   | "Template"
   | "TemplatePage"
   | "SuppliedTemplate"

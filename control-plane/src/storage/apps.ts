@@ -9,6 +9,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { writeTrace } from "./audit.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
+import { deleteConsumersOf } from "./consumers.ts";
 import type { AppTable, Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { deleteTokensOf } from "./token-records.ts";
@@ -181,7 +182,7 @@ function describedSettings(settings: Settings): string {
 }
 
 /**
- * Deletes the app with its bans and tokens: otherwise a later app of the same name would accept a token of this one.
+ * Deletes the app with its bans, consumers and tokens: otherwise a later app of the same name would accept a token of this one.
  * @throws ApiError app-not-found, app-protected, app-not-empty, or what the precondition throws
  */
 export function deleteApp(
@@ -216,6 +217,7 @@ export function deleteApp(
     if (template !== undefined) {
       throw new ApiError("app-not-empty", `The app "${name}" still has templates, "${template.name}" among them.`);
     }
+    await deleteConsumersOf(transaction, origin, name);
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
     await deleteTokensOf(transaction, origin, "app", name);
     await deleteRolesIn(transaction, origin, name);

@@ -22,13 +22,16 @@ export const auditActions = [
   "read-counter",
   "reset-counter",
   "top-up-counter",
+  "put-consumer",
+  "delete-consumer",
+  "import-consumers",
 ] as const;
 export type AuditAction = (typeof auditActions)[number];
 
 export interface Trace {
   readonly action: AuditAction;
   readonly app: string;
-  /** The name of the token or member; for a counter, `{"policy":…,"key":[…]}`. */
+  /** The name of the token or member, or the id of the consumer; of an import, how many; for a counter, `{"policy":…,"key":[…]}`. */
   readonly subject: string;
   /** As JSON. */
   readonly before?: string;
@@ -94,7 +97,8 @@ export async function pruneAudit(database: Database, days: number, nowMs: number
 const deletionOrder: readonly (readonly AuditAction[])[] = [
   ["read-counter", "refuse-sign-in"],
   ["sign-in", "sign-out", "end-session"],
-  ["reset-counter", "top-up-counter"],
+  ["put-consumer", "delete-consumer"],
+  ["reset-counter", "top-up-counter", "import-consumers"],
   ["create-token", "delete-token"],
   ["create-member", "update-member", "delete-member"],
 ];

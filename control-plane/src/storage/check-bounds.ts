@@ -8,6 +8,7 @@ import {
   boundNames,
   bytesAroundDocument,
   bytesOfCaller,
+  mostConsumers,
   mostDocumentBytes,
   policyBytesInAll,
   type TotalBounds,
@@ -68,6 +69,7 @@ function exceededInAll(
   };
   look("policies", used.policies, change.policies ?? 0, bounds.policies);
   look("steps", used.steps, change.steps ?? 0, bounds.steps);
+  look("consumers", used.consumers, change.consumers ?? 0, mostConsumers);
   look("bytes", policyBytes(used), policyBytes(change), policyBytesInAll(bounds));
   if (!isAlwaysTaken(ofApp, change)) {
     look("banBytes", urgentBytes(used), urgentBytes(change), urgentBytesInAll(bounds));

@@ -24,6 +24,7 @@ export interface Tables {
   member_roles: MemberRoleTable;
   member_groups: MemberGroupTable;
   sessions: SessionTable;
+  consumers: ConsumerTable;
 }
 
 /** A single row with id 1: the head of the history. */
@@ -37,6 +38,10 @@ export interface MetaTable {
   revision: number;
   /** The key for the proofs of revisions that gateways get. */
   proof_key: Generated<string>;
+  /** The position of the last change of a consumer. It only grows. */
+  consumers_position: Generated<number>;
+  /** The highest position of a deleted consumer that is not remembered any more; 0: none was forgotten. */
+  consumers_pruned: Generated<number>;
 }
 
 export interface AppTable {
@@ -177,6 +182,20 @@ export interface TemplateTable {
   updated_at: number;
 }
 
+/** A consumer: whose requests have the limits of a plan. */
+export interface ConsumerTable {
+  app: string;
+  id: string;
+  plan: string;
+  /** Limits of its own by policy, as JSON; null: none. */
+  overrides: string | null;
+  /** When it changed last, among all consumers. No two changes have one position. */
+  position: number;
+  changed_at: number;
+  /** 1 if it was deleted: gateways learn of that too. Otherwise 0. */
+  is_deleted: number;
+}
+
 /** Sums of what an app uses, to compare with its bounds. The sums of all apps have the empty name. */
 export interface UsageSums {
   app: string;
@@ -199,6 +218,7 @@ export interface UsageSums {
 export interface UsageTable extends UsageSums {
   /** The highest number of an entry of the app's history that was deleted; 0: none was. */
   history_pruned: Generated<number>;
+  consumers: Generated<number>;
 }
 
 /** An action that does not change what gateways enforce. Written once, never changed. */

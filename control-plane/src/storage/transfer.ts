@@ -19,6 +19,7 @@ const tables = [
   "member_groups",
   "tokens",
   "usage",
+  "consumers",
   "revisions",
   "audit",
 ] as const;
@@ -36,14 +37,15 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
   member_groups: ["member", "group_name"],
   tokens: ["hash"],
   usage: ["app"],
+  consumers: ["app", "id"],
   revisions: ["number"],
   audit: ["id"],
 };
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|is_admin|.*_(at|bytes|entries|pruned))$/;
-const textIds: readonly Table[] = ["bans", "tokens", "audit"];
+  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|consumers|is_admin|is_deleted|position|.*_(at|bytes|entries|pruned|position))$/;
+const textIds: readonly Table[] = ["bans", "tokens", "audit", "consumers"];
 
 const format = 1;
 const rowsAtOnce = 200;

@@ -42,6 +42,7 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
         ban_bytes: row("ban_bytes", "+", change.banBytes ?? 0),
         tokens: row("tokens", "+", change.tokens ?? 0),
         callers: row("callers", "+", change.callers ?? 0),
+        consumers: row("consumers", "+", change.consumers ?? 0),
       }))
       .where("app", "=", whose)
       .execute();
@@ -97,7 +98,7 @@ export function noUsage(): CountedUsage {
   return usageFrom(emptyRow(""));
 }
 
-function usageFrom(row: UsageSums): CountedUsage {
+function usageFrom(row: UsageSums & { readonly consumers?: number }): CountedUsage {
   return {
     policies: Number(row.policies),
     bytes: Number(row.bytes),
@@ -108,5 +109,6 @@ function usageFrom(row: UsageSums): CountedUsage {
     banBytes: Number(row.ban_bytes),
     tokens: Number(row.tokens),
     callers: Number(row.callers),
+    consumers: Number(row.consumers ?? 0),
   };
 }

@@ -10,7 +10,7 @@
 // Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
 // none; a refusal on this node refunds them.
 
-import { type CompiledPolicy, planOfKey } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { admitTogether, forgetUndecided } from "../charging/admit.ts";
 import { refundAll } from "../charging/refunds.ts";
@@ -174,7 +174,7 @@ function reasonOf({ policy, values, keyValues, address, plan }: RequestedCheck):
   const before = applicabilityToAddress(policy, address);
   if (before !== "applies") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
-  const applicability = applicabilityToKey(policy, values, plan ?? planOfKey(policy, values), applied);
+  const applicability = applicabilityToKey(policy, values, plan, applied);
   if (applicability !== "applies") return applicability;
   return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }

@@ -1,12 +1,13 @@
 // Translates what a caller wrote into what is decided: the policy of its app, and the key values as the gateway would have read
 // them from a request.
 
-import { type CompiledPolicy, hasPlan, planOfKey, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledPolicy, hasPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import { policyOfClient } from "../request/client-plan.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { policiesOf } from "../snapshot/current.ts";
 import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
@@ -57,7 +58,7 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const { key, cost, plan, path } = written[i] as Written;
-    const inPlan = policyInPlan(policy, plan ?? planOfKey(policy, key));
+    const inPlan = policyOfClient(policy, key, plan);
     if (inPlan.policy.holdsSlots) {
       const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });

@@ -3,6 +3,7 @@
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { checkStatuses } from "../check-api/check-errors.ts";
+import { consumerCount, consumersState, unstoredCount } from "../consumers/held.ts";
 import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {
   leaseEvents,
@@ -27,7 +28,7 @@ import {
   redisFailures,
 } from "../metrics/redis-calls.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
-import { countersDict, overflowDict } from "../runtime/shared-memory.ts";
+import { consumersDict, countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { besideRequests, longestSliceSeconds } from "../runtime/slices.ts";
 import { currentState, snapshotAgeSeconds } from "../snapshot/current.ts";
 import { isConnected, liveGateways } from "../snapshot/live-gateways.ts";
@@ -108,6 +109,7 @@ function answer(this: void, pause: Pause): void {
     "Bytes in free pages of the shared dict of overflow counters.",
     overflowDict.free_space(),
   );
+  consumers(lines);
   heading(
     lines,
     "sluice_overflow_decisions_total",
@@ -269,6 +271,31 @@ function leases(lines: string[]): void {
   total(lines, "sluice_lease_grants_total", "Replies of Redis that granted units.", leaseEvents("grants"));
   total(lines, "sluice_lease_exchanges_total", "Messages about leases sent to Redis.", leaseEvents("exchanges"));
   total(lines, "sluice_lease_lost_replies_total", "Messages about leases without a reply.", leaseEvents("lost"));
+}
+
+/** Nothing, if this nginx has no memory for consumers. */
+function consumers(lines: string[]): void {
+  if (consumersDict === undefined) return;
+  gauge(lines, "sluice_consumers", "Consumers that this nginx knows.", consumerCount());
+  gauge(
+    lines,
+    "sluice_consumers_position",
+    "Position of the last change of a consumer that this nginx has.",
+    consumersState().position,
+  );
+  gauge(
+    lines,
+    "sluice_consumers_unstored",
+    "Consumers that found no memory, and have the default plan here.",
+    unstoredCount(),
+  );
+  gauge(lines, "sluice_consumers_capacity_bytes", "Size of the shared dict of consumers.", consumersDict.capacity());
+  gauge(
+    lines,
+    "sluice_consumers_free_bytes",
+    "Bytes in free pages of the shared dict of consumers.",
+    consumersDict.free_space(),
+  );
 }
 
 function luaMemory(lines: string[]): void {

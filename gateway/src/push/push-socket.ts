@@ -2,6 +2,7 @@
 // of its own, and so has applying snapshots; everything else happens in the owner's main loop.
 
 import { type GatewayMessage, protocolVersion } from "../../../limiter/src/protocol/push-messages.ts";
+import { heldConsumers } from "../consumers/held.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
 import { runUntilDone } from "../runtime/background.ts";
@@ -18,6 +19,7 @@ import { stopPublishing } from "../snapshot/publication.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
 import { nextActivity, setActivityTaken } from "./activity-reports.ts";
+import { lackingConsumers, maintainConsumers } from "./consumers.ts";
 import { dial } from "./dial.ts";
 import { maintain } from "./maintenance.ts";
 import { claim, renew, resign } from "./ownership.ts";
@@ -229,7 +231,9 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
   const workers = ngx.worker.count();
   const { epoch, revision, proof, edition } = currentState().position;
   const protocol = protocolVersion;
-  say({ type: "hello", gateway: settings.gatewayId, version, workers, epoch, revision, proof, edition, protocol });
+  const consumers = heldConsumers();
+  const held = { epoch, revision, proof, edition, consumers };
+  say({ type: "hello", gateway: settings.gatewayId, version, workers, ...held, protocol });
 
   let closed = false;
   let replaced = false;
@@ -248,8 +252,11 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
   // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
   const runMaintenance = () => {
-    const [done, failure] = pcall(maintain, settings, () => closed || newest !== undefined);
+    const isWaiting = () => closed || newest !== undefined;
+    const [done, failure] = pcall(maintain, settings, isWaiting);
     if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
+    const [kept, why] = pcall(maintainConsumers, settings, () => !isWaiting() && !ngx.worker.exiting());
+    if (!kept) ngx.log(ngx.ERR, "sluice: push: consumers: ", `${why}`);
   };
   const arrived = semaphoreLibrary.new(0);
   let isTaking = true;
@@ -319,6 +326,8 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
     }
     const answer = lateAnswer();
     if (answer !== undefined) say(answer);
+    const lacking = lackingConsumers();
+    if (lacking !== undefined) say(lacking);
     const activity = nextActivity();
     if (activity !== undefined) send("text", activity);
     while (!closed && outgoing.length > 0) {

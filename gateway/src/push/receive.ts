@@ -6,6 +6,7 @@ import { noFindings } from "../../../limiter/src/document/problems.ts";
 import type { Problem } from "../../../limiter/src/document/validate.ts";
 import {
   type ControlMessage,
+  deltasSince,
   type GatewayMessage,
   protocolVersion,
 } from "../../../limiter/src/protocol/push-messages.ts";
@@ -29,6 +30,7 @@ import {
 import { publishedVersion } from "../snapshot/shared-entries.ts";
 import { bytesOf, json } from "../snapshot/text.ts";
 import { setActivityTaken } from "./activity-reports.ts";
+import { beginsConsumers, takeConsumers } from "./consumers.ts";
 import { isCounterOrder, obey } from "./counter-orders.ts";
 import { storeChange, takeLoss } from "./maintenance.ts";
 
@@ -71,6 +73,7 @@ export function receive(
   isAwaited: (this: void) => boolean,
 ): GatewayMessage | undefined {
   if (beginsFrame(pieces)) return take(settings, pieces, isAwaited);
+  if (beginsConsumers(pieces)) return takeConsumers(settings, pieces);
   const [message] = cjson.decode<ControlMessage>(pieces.join(""));
   const type = typeof message === "object" ? message.type : undefined;
   if (type === "fleet") {
@@ -97,7 +100,7 @@ export function beginsFrame(pieces: readonly string[]): boolean {
 
 let saidOfProtocol: number | undefined;
 
-/** An earlier control plane sends everything at every change. */
+/** A control plane of version 1 sends everything at every change; one of version 2 has no consumers. */
 function noteProtocol(protocol: unknown): void {
   const version = typeof protocol === "number" ? protocol : 1;
   if (version === saidOfProtocol) return;
@@ -105,7 +108,11 @@ function noteProtocol(protocol: unknown): void {
   if (version >= protocolVersion) return;
   const ours = string.format("%d", protocolVersion);
   const what = `the control plane speaks version ${string.format("%d", version)} of the push protocol, this gateway ${ours}`;
-  ngx.log(ngx.WARN, "sluice: push: ", what, ": every change is a whole snapshot until the control plane is updated");
+  const lacks =
+    version < deltasSince
+      ? "every change is a whole snapshot, and no consumer has its plan"
+      : "no consumer has its plan";
+  ngx.log(ngx.WARN, "sluice: push: ", what, ": ", lacks, ", until the control plane is updated");
 }
 
 /** Called in each turn of the socket's owner. @returns the report that a late revision is now in force, as soon as it is */

@@ -7,7 +7,6 @@ import {
   isExemptAddress,
   isExemptKey,
   overrideFor,
-  policyInPlan,
 } from "../../../limiter/src/compiled/compile.ts";
 import { type CostSource, costFrom } from "../../../limiter/src/document/cost.ts";
 import { type CompiledSchedule, isOpen, nextChangeSeconds } from "../../../limiter/src/document/schedule.ts";
@@ -15,6 +14,7 @@ import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { isWithin } from "../../../limiter/src/key/networks.ts";
 import { weakTable } from "../runtime/tables.ts";
 import { currentState } from "../snapshot/current.ts";
+import { policyOfClient } from "./client-plan.ts";
 import { pricedPolicy } from "./costs.ts";
 import { readFormBody } from "./form-value.ts";
 import { rawKeyValues, readKeyValues, readPlan } from "./key-values.ts";
@@ -60,7 +60,7 @@ export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
   const { plans } = policy;
-  const plan = plans === undefined ? undefined : readPlan(plans.by);
+  const plan = plans?.by === undefined ? undefined : readPlan(plans.by);
   const applicability = applicabilityToKey(policy, rawKeyValues, plan, applied);
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;
@@ -117,7 +117,7 @@ export function applicabilityToKey(
   if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
   if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
   const override = overrides === undefined ? undefined : overrideFor(policy, values);
-  applied.policy = override ?? policyInPlan(policy, plan);
+  applied.policy = override ?? policyOfClient(policy, values, plan);
   return applied.policy.policy.mode === "off" ? "off" : "applies";
 }
 

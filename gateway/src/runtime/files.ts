@@ -93,6 +93,12 @@ export function appendToFile(path: string, text: string, bytes: number): string 
   return written && closed ? undefined : (writeFailure ?? closeFailure ?? "write failed");
 }
 
+/** @returns the error message */
+export function moveFile(from: string, to: string): string | undefined {
+  const [moved, failure] = os.rename(from, to);
+  return moved ? undefined : (failure ?? "rename failed");
+}
+
 export function removeFile(path: string): void {
   os.remove(path);
 }

@@ -34,6 +34,15 @@ export function reportMissingRedis(): void {
   );
 }
 
+/** Called when a policy asks for a consumer's plan and there is no memory for consumers. */
+export function reportMissingConsumers(): void {
+  report(
+    "consumers",
+    "a policy has planBy: consumer, and nginx.conf declares no shared dict for consumers: add " +
+      '"lua_shared_dict sluice_consumers 16m;" to its http block. Without it, all requests have the default plan',
+  );
+}
+
 /** Called when there is no room for a series of a policy. */
 export function reportSmallMetrics(): void {
   report(

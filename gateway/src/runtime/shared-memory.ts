@@ -19,6 +19,9 @@ export const locksDict = sharedDict("sluice_locks", "1m");
 export const stateDict = sharedDict("sluice_state", "72m");
 export const metricsDict = sharedDict("sluice_metrics", "24m");
 
+/** For consumers. An nginx whose policies know none needs no such dict. */
+export const consumersDict = ngx.shared["sluice_consumers"];
+
 /**
  * Adds to a number and creates it if needed, without evicting anything: `incr` with an initial value would evict.
  *

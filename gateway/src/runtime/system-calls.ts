@@ -20,6 +20,7 @@ const ffi = require("ffi") as {
     sluice_read(this: void, file: number, to: LuaTable<number, number>, bytes: number): CValue;
     sluice_lseek(this: void, file: number, offset: number, from: number): CValue;
     sluice_fsync(this: void, file: number): number;
+    sluice_truncate(this: void, path: string, bytes: number): number;
     sluice_sync_file_range(this: void, file: number, from: number, bytes: number, flags: number): number;
     sluice_chmod(this: void, path: string, mode: number): number;
     sluice_access(this: void, path: string, what: number): number;
@@ -37,6 +38,7 @@ ffi.cdef(`
   intptr_t sluice_read(int file, void *to, size_t bytes) asm("read");
   intptr_t sluice_lseek(int file, intptr_t offset, int from) asm("lseek");
   int sluice_fsync(int file) asm("fsync");
+  int sluice_truncate(const char *path, intptr_t bytes) asm("truncate");
   int sluice_sync_file_range(int file, int64_t from, int64_t bytes, unsigned int flags) asm("sync_file_range");
   int sluice_chmod(const char *path, unsigned int mode) asm("chmod");
   int sluice_access(const char *path, int what) asm("access");
@@ -109,6 +111,45 @@ function readOpen(
     if (bytes > mostBytes) return $multi(undefined, `it has more than ${mostBytes} bytes`);
     parts.push(packed.string(room, got));
   }
+}
+
+/** A file of Sluice's own, of which only a part is in memory at a time. */
+export interface OpenFile {
+  /** Returns so many bytes, or fewer at the end. */
+  read(this: void, bytes: number): string;
+  close(this: void): void;
+}
+
+/** Opens a file of Sluice's own to read it part by part. Does not block. @returns as `readOwnFile` does */
+export function openOwnFile(path: string): LuaMultiReturn<[file: OpenFile | undefined, failure: string | undefined]> {
+  const file = ffi.C.sluice_open(path, readAtOnce, ffi.cast("int", 0));
+  if (file < 0) {
+    const isMissing = ffi.errno() === noSuchFile;
+    return $multi(undefined, isMissing ? undefined : lastFailure());
+  }
+  if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < 0) {
+    ffi.C.sluice_close(file);
+    return $multi(undefined, "it is not a regular file");
+  }
+  ffi.C.sluice_lseek(file, 0, 0);
+  const room = packed.new("uint8_t[?]", readBytes);
+  const read = (bytes: number) => {
+    const parts: string[] = [];
+    let left = bytes;
+    while (left > 0) {
+      const got = tonumber(ffi.C.sluice_read(file, room, math.min(left, readBytes))) ?? -1;
+      if (got <= 0) break;
+      parts.push(packed.string(room, got));
+      left -= got;
+    }
+    return parts.join("");
+  };
+  return $multi({ read, close: () => void ffi.C.sluice_close(file) }, undefined);
+}
+
+/** Cuts the end of a file off. @returns the error message */
+export function truncateFile(path: string, bytes: number): string | undefined {
+  return ffi.C.sluice_truncate(path, bytes) === 0 ? undefined : lastFailure();
 }
 
 /** SYNC_FILE_RANGE_WRITE. */

@@ -143,7 +143,8 @@ export interface CompiledOverrides {
 
 /** The same policy for requests of particular plans. */
 export interface CompiledPlans {
-  readonly by: KeyPart;
+  /** Undefined: the first value of the key names a consumer, who has a plan. */
+  readonly by: KeyPart | undefined;
   /** The part of the key that names the plan, too. Absent: none does. */
   readonly keyPlace?: number;
   /** The default plan, which is the policy itself. */
@@ -277,7 +278,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   const store = storeOf(policy, limits);
   let holdsSlots = false;
   for (const { rate } of limits) if (rate.algorithm === "concurrency") holdsSlots = true;
-  const needsBody = readsForm(key) || policy.plans?.by.source === "form";
+  const needsBody = readsForm(key) || policy.plans?.by?.source === "form";
   const isPlain = !isChecked && !hasConditions(policy) && !needsBody;
   const fastPath = !conditional && isPlain && mode === "enforce" && onLimit.action === "reject";
   // The texts in the middle contain no spaces.
@@ -436,6 +437,7 @@ function compilePlans(
     pause();
   }
   const compiledPlans: Mutable<CompiledPlans> = { by: plans.by, default: plans.default, policies };
+  if (plans.by === undefined) return compiledPlans;
   const by = keyPartText(plans.by);
   for (let i = 0; i < policy.key.length; i++) {
     if (keyPartText(policy.key[i] as KeyPart) === by) compiledPlans.keyPlace = i;
@@ -451,6 +453,27 @@ function variantOf(compiled: CompiledPolicy, policy: Policy, limits: readonly Co
     limits,
     policyHeader: policyHeaderOf(limits),
   };
+}
+
+/**
+ * Returns the policy with a consumer's own limits, which hold instead of those of the same names and algorithms.
+ *
+ * @param policy as it is for all @param inPlan as it is in the consumer's plan
+ * @param owner names the consumer's limits: different owners never share cells of the overflow
+ */
+export function withOwnLimits(
+  policy: CompiledPolicy,
+  inPlan: CompiledPolicy,
+  limits: readonly Limit[],
+  owner: string,
+  zones: Zones,
+): CompiledPolicy {
+  const own: CompiledLimit[] = [];
+  for (const limit of inPlan.limits) {
+    const other = limits.find(({ name, algorithm }) => name === limit.name && algorithm === limit.rate.algorithm);
+    own.push(other === undefined ? limit : compileOwnLimit(other, policy.counterPrefix, owner, zones));
+  }
+  return variantOf(inPlan, policyOf(policy), own);
 }
 
 /** @param compiled as it is without its overrides and plans */

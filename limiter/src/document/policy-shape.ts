@@ -155,6 +155,8 @@ const limit: Shape = {
 
 const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: most.limits };
 
+export { limits as limitsShape };
+
 const mode: Shape = { kind: "choice", of: ["enforce", "shadow", "off"] };
 
 const keyPatterns: Shape = {
@@ -332,6 +334,16 @@ const keyPart: Shape = {
   accepts: (text) => parseKeyPart(text) !== undefined,
 };
 
+/** The plan is that of the consumer whom the first value of the key names. */
+export const byConsumer = "consumer";
+
+const planBy: Shape = {
+  kind: "text",
+  expected: `${keyPartGrammar}, or ${byConsumer}`,
+  maxBytes: 300,
+  accepts: (text) => text === byConsumer || parseKeyPart(text) !== undefined,
+};
+
 export const policyShape: Shape & { kind: "record" } = {
   kind: "record",
   fields: {
@@ -376,8 +388,9 @@ export const policyShape: Shape & { kind: "record" } = {
       description: "Limits by plan, instead of limits: each request has those of its plan.",
     },
     planBy: {
-      shape: keyPart,
-      description: "The request attribute that names the plan, like jwt:plan. Required with plans.",
+      shape: planBy,
+      description:
+        "The request attribute that names the plan, like jwt:plan; consumer: the first value of the key names a consumer, who has a plan. Required with plans.",
     },
     defaultPlan: {
       shape: name,

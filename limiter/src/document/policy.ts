@@ -52,8 +52,8 @@ export interface Policy {
 
 /** Limits by what a client has bought. */
 export interface Plans {
-  /** The attribute of a request that names its plan. */
-  readonly by: KeyPart;
+  /** The attribute of a request that names its plan. Undefined: the first value of the key names a consumer, who has a plan. */
+  readonly by: KeyPart | undefined;
   /** The plan of requests whose attribute is absent, empty, read differently by servers, or names no plan. */
   readonly default: string;
   /** By the plan's name; the default plan is among them. */

@@ -19,6 +19,7 @@ import type { Exempt, Mode, Override, Plans, Policy } from "./policy.ts";
 import {
   algorithms,
   anchor,
+  byConsumer,
   isName,
   lifetime,
   limitDuration,
@@ -289,6 +290,10 @@ function checkPlans(document: Json, findings: Findings): void {
   }
   if (planBy === undefined) {
     addProblem(findings, { path: "planBy", expected: 'what names the plan, like "jwt:plan"', got: "nothing" });
+  }
+  if (planBy === byConsumer && isListOf(document["key"], most.keyParts) && document["key"].length === 0) {
+    const expected = "a part that names the consumer, because planBy is consumer";
+    addProblem(findings, { path: "key", expected, got: "no parts" });
   }
   if (!isRecord(plans) || countOf(plans) > most.plans) return;
   if (defaultPlan !== undefined && typeof defaultPlan !== "string") return;
@@ -742,7 +747,8 @@ function plansFrom(document: Json, mostCost: number): Plans | undefined {
   const plans = document["plans"] as Readonly<Record<string, Json[]>>;
   const limits = emptyTable<readonly Limit[]>();
   for (const name in plans) limits[name] = limitsFrom(plans[name] as Json[], mostCost);
-  return { by: partOf(document["planBy"] as string) as KeyPart, default: document["defaultPlan"] as string, limits };
+  const by = document["planBy"] === byConsumer ? undefined : (partOf(document["planBy"] as string) as KeyPart);
+  return { by, default: document["defaultPlan"] as string, limits };
 }
 
 function scheduleFrom(schedule: Json | undefined): Schedule | undefined {

@@ -4,7 +4,8 @@
 // how it fares.
 //
 // At most one snapshot or delta is on its way to a gateway. When the gateway has answered it and there is something newer, a delta
-// from what the gateway holds follows.
+// from what the gateway holds follows. Consumers come beside them, in messages of their own (consumer-lines.ts) with positions of their
+// own, and likewise one at a time.
 
 import type { SnapshotBan } from "../compiled/bans.ts";
 import type { Zones } from "../document/schedule.ts";
@@ -16,9 +17,13 @@ export type { SnapshotApp, SnapshotCaller } from "../state/entries.ts";
 
 /**
  * The version that this code speaks. A gateway of version 1 does not say its version, and gets a snapshot for every change; so does a
- * gateway whose control plane has version 1.
+ * gateway whose control plane has version 1. A gateway of version 2 gets no consumers; a control plane of version 2 has none.
  */
-export const protocolVersion = 2;
+export const protocolVersion = 3;
+/** From this version on, changes are deltas. */
+export const deltasSince = 2;
+/** From this version on, there are consumers. */
+export const consumersSince = 3;
 
 export const snapshotFormat = 1;
 
@@ -72,6 +77,31 @@ export interface Delta {
   gone: GoneEntry[];
 }
 
+/**
+ * What a message with consumers begins with; their lines follow (consumer-lines.ts). They take a gateway from one position to another.
+ * Positions grow with each consumer that changes, and belong to an epoch, as revisions do.
+ */
+export interface ConsumersHead {
+  type: "consumers";
+  epoch: string;
+  from: number;
+  to: number;
+  /** Present: the gateway is to begin anew. When it has everything, it forgets what it held before and did not get again. */
+  fresh?: true;
+  /** Whether more is to come at once. */
+  more: boolean;
+}
+
+/** Which consumers a gateway holds. An empty epoch: none. */
+export interface HeldConsumers {
+  epoch: string;
+  position: number;
+  /** How many it knows. */
+  count: number;
+  /** How many it had no memory for since it began. */
+  unstored: number;
+}
+
 /** Reports how a gateway's calls to Redis go. */
 export interface RedisReport {
   /**
@@ -117,7 +147,10 @@ export interface CounterOrder {
 
 /** Messages of a gateway over the push socket, in JSON text frames. */
 export type GatewayMessage =
-  /** `proof` and `edition` are those of what the gateway holds, if it had them. No `protocol` is version 1. */
+  /**
+   * `proof` and `edition` are those of what the gateway holds, if it had them. No `protocol` is version 1. No `consumers`: it has no
+   * memory for them, and gets none.
+   */
   | {
       type: "hello";
       gateway: string;
@@ -128,7 +161,10 @@ export type GatewayMessage =
       proof?: string | undefined;
       edition?: string | undefined;
       protocol?: number;
+      consumers?: HeldConsumers | undefined;
     }
+  /** The gateway decides by these consumers: the answer to a message with consumers, or a request for those after this position. */
+  | ({ type: "consumers" } & HeldConsumers)
   /** Every worker decides by this revision. */
   | { type: "applied"; epoch: string; revision: number }
   /** The revision is taken, but not every worker has applied it in time. `applied` follows when they have. */

@@ -119,6 +119,24 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
     const { body } = await make("POST", () => `${shop}/bans`, ban);
     return { path: `${shop}/bans/${body.id}`, leaves: "delete-ban" };
   },
+  "GET /api/v1/apps/:app/consumers": async () => ({ path: `${shop}/consumers` }),
+  "GET /api/v1/apps/:app/consumers/:consumer": async () => {
+    const { name } = await make("PUT", (one) => `${shop}/consumers/${one}`, { plan: "pro" });
+    return { path: `${shop}/consumers/${name}` };
+  },
+  "PUT /api/v1/apps/:app/consumers/:consumer": async () => {
+    made += 1;
+    return { path: `${shop}/consumers/new-${made}`, body: { plan: "pro" }, status: 201, leaves: "put-consumer" };
+  },
+  "DELETE /api/v1/apps/:app/consumers/:consumer": async () => {
+    const { name } = await make("PUT", (one) => `${shop}/consumers/${one}`, { plan: "pro" });
+    return { path: `${shop}/consumers/${name}`, leaves: "delete-consumer" };
+  },
+  "PUT /api/v1/apps/:app/consumers": async () => {
+    made += 1;
+    const text = JSON.stringify({ id: `many-${made}`, plan: "pro" });
+    return { path: `${shop}/consumers`, text, type: "application/jsonl", leaves: "import-consumers" };
+  },
   "GET /api/v1/apps/:app/counters": async () => ({ path: counter, leaves: "read-counter" }),
   "DELETE /api/v1/apps/:app/counters": async () => ({ path: counter, leaves: "reset-counter" }),
   "POST /api/v1/apps/:app/counters": async () => {
@@ -240,7 +258,7 @@ async function sessionOf(asker: Asker): Promise<CallOptions | undefined> {
 /** What an entry has, by what it says was done. Counters are changed outside of the database: their entry says what was asked. */
 function documentsOf(action: string): { before: boolean; after: boolean } {
   const [verb] = action.split("-");
-  if (action === "top-up-counter") return { before: false, after: true };
+  if (["top-up-counter", "put-consumer", "import-consumers"].includes(action)) return { before: false, after: true };
   return {
     before: ["update", "put", "delete", "roll", "begin"].includes(verb as string),
     after: ["create", "update", "put", "roll", "begin"].includes(verb as string) || action === "sign-in",

@@ -9,7 +9,14 @@ const undoListIndexes = `
   drop index audit_list; drop index revisions_list; drop index revisions_action;
 `;
 
+const undoConsumers = `
+  drop table consumers;
+  alter table meta drop column consumers_position; alter table meta drop column consumers_pruned;
+  alter table usage drop column consumers;
+`;
+
 const undoHistoryBounds = `
+  ${undoConsumers}
   drop index revisions_who; drop index revisions_who_of_app; drop index revisions_by_action; drop index revisions_subject;
   drop index audit_who; drop index audit_who_of_app; drop index audit_by_action; drop index audit_subject;
   alter table usage drop column history_pruned;

@@ -1119,6 +1119,11 @@ function nginx.world(options)
   for name, bytes in pairs(sizes) do
     world.dicts[name] = sharedDict.new(name, options.sizes and options.sizes[name] or bytes)
   end
+  -- Only for worlds that ask for it.
+  local ofConsumers = options.sizes and options.sizes.sluice_consumers
+  if ofConsumers then
+    world.dicts.sluice_consumers = sharedDict.new("sluice_consumers", ofConsumers)
+  end
   local listeners = {}
   if options.redis ~= false and not options.deploys then
     world.redis = options.beside and options.beside.redis or newRedisServer(clock, options.redis)

@@ -42,6 +42,18 @@ export class Schema {
     return this.#isPostgres ? sql`varchar(${sql.lit(length)}) collate "C"` : sql`varchar(${sql.lit(length)})`;
   }
 
+  /**
+   * The type of a text that is compared byte by byte. Other texts of MySQL and MariaDB are equal if they differ in spaces at their ends
+   * alone, and each of the two has another name for a collation without that.
+   */
+  async exactText(length: number): Promise<RawBuilder<unknown>> {
+    if (!this.#isMysql) return this.name(length);
+    const { rows } = await sql<{ version: string }>`select version() as version`.execute(this.#database);
+    const isMariaDb = rows[0]?.version.toLowerCase().includes("mariadb") === true;
+    const collation = isMariaDb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin";
+    return sql`varchar(${sql.lit(length)}) collate ${sql.raw(collation)}`;
+  }
+
   /** MySQL gives the index of a foreign key the name of the key: an index whose name is the same has another one there. */
   indexBesideKey(name: string): string {
     return this.#isMysql ? `${name}_index` : name;

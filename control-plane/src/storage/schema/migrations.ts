@@ -21,6 +21,7 @@ const migrations: Record<string, Migration> = {
   "0011-lists": { up: addListIndexes },
   "0012-history": { up: addHistoryBounds },
   "0013-exemptions": { up: addExemptions },
+  "0014-consumers": { up: addConsumers },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -373,6 +374,29 @@ async function addHistoryBounds(database: Kysely<Tables>): Promise<void> {
   }
   await schema.createIndex("revisions", "revisions_subject", ["subject", "at", "number"]);
   await schema.createTextIndex("audit", "audit_subject", "subject");
+}
+
+/** Consumers, in the order of their changes, and how many each app has. */
+async function addConsumers(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  const exactId = await schema.exactText(256);
+  await schema.createTable("consumers", (table) =>
+    table
+      .addColumn("app", schema.name(63), (column) => column.notNull())
+      .addColumn("id", exactId, (column) => column.notNull())
+      .addColumn("plan", "varchar(63)", (column) => column.notNull())
+      .addColumn("overrides", schema.longText)
+      .addColumn("position", "bigint", (column) => column.notNull())
+      .addColumn("changed_at", "bigint", (column) => column.notNull())
+      .addColumn("is_deleted", "integer", (column) => column.notNull())
+      .addPrimaryKeyConstraint("consumers_key", ["app", "id"]),
+  );
+  await schema.createIndex("consumers", "consumers_position", ["position"], true);
+  await schema.createIndex("consumers", "consumers_plan", ["app", "plan", "id"]);
+  await schema.createIndex("consumers", "consumers_deleted", ["is_deleted", "changed_at"]);
+  await schema.addColumn("meta", "consumers_position", "bigint", (column) => column.notNull().defaultTo(0));
+  await schema.addColumn("meta", "consumers_pruned", "bigint", (column) => column.notNull().defaultTo(0));
+  await schema.addColumn("usage", "consumers", "bigint", (column) => column.notNull().defaultTo(0));
 }
 
 /** The exemptions of apps. */

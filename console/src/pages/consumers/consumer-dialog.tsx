@@ -1,0 +1,61 @@
+// Adds a consumer, or gives one another plan. Limits of its own that the consumer has stay.
+
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { useTranslations } from "use-intl";
+import { answerOf, api, type Schemas } from "../../api/client.ts";
+import { Confirmation } from "../../parts/dialog.tsx";
+import { Field } from "../../parts/field.tsx";
+import { useTell } from "../../parts/notices.tsx";
+
+/** How long the answer waits for gateways. */
+const wait = "5s";
+
+/** @param consumer undefined: a new one */
+export function ConsumerDialog({
+  app,
+  consumer,
+  onClose,
+}: {
+  app: string;
+  consumer: Schemas["Consumer"] | undefined;
+  onClose: () => void;
+}) {
+  const t = useTranslations("consumers");
+  const tell = useTell();
+  const cache = useQueryClient();
+  const [id, setId] = useState(consumer?.id ?? "");
+  const [plan, setPlan] = useState(consumer?.plan ?? "");
+  const overrides = consumer?.overrides as Schemas["Consumer"]["overrides"];
+  const act = async () => {
+    const { applied } = await answerOf(
+      api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
+        params: { path: { app, consumer: id }, query: { wait } },
+        body: { plan, ...(overrides === undefined ? {} : { overrides: overrides as Record<string, never> }) },
+      }),
+    );
+    await cache.invalidateQueries({ queryKey: ["consumers", app] });
+    tell({ text: t("stored", { id, plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 }) });
+  };
+  return (
+    <Confirmation
+      title={consumer === undefined ? t("addTitle") : t("changeTitle", { id })}
+      action={t("store")}
+      act={act}
+      onClose={onClose}
+    >
+      <p>{t("means")}</p>
+      {consumer === undefined ? (
+        <>
+          <Field label={t("id")} help={t("idHelp")}>
+            {(input) => <input {...input} value={id} spellCheck={false} onChange={(e) => setId(e.target.value)} />}
+          </Field>
+          <p className="quiet">{t("importHint")}</p>
+        </>
+      ) : null}
+      <Field label={t("plan")} help={t("planHelp")}>
+        {(input) => <input {...input} value={plan} spellCheck={false} onChange={(e) => setPlan(e.target.value)} />}
+      </Field>
+    </Confirmation>
+  );
+}

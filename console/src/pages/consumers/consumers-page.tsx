@@ -1,0 +1,140 @@
+// The consumers of an app, a page at a time: there may be a million. They are found by the beginning of their ids, and by their plan.
+
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+import { useTranslations } from "use-intl";
+import type { Schemas } from "../../api/client.ts";
+import { consumersQuery } from "../../api/queries.ts";
+import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
+import { Field } from "../../parts/field.tsx";
+import { Moment } from "../../parts/moment.tsx";
+import { useRights } from "../../parts/rights.ts";
+import { Empty, Failed, Loading } from "../../parts/states.tsx";
+import { Table } from "../../parts/table.tsx";
+import { useSettled } from "../../parts/use-settled.ts";
+import { ConsumerDialog } from "./consumer-dialog.tsx";
+import { DeleteConsumerDialog } from "./delete-consumer-dialog.tsx";
+
+type Consumer = Schemas["Consumer"];
+
+const route = getRouteApi("/shell/consumers");
+
+export function ConsumersPage() {
+  const t = useTranslations("consumers");
+  const { app: asked, prefix = "", plan = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const app = useChosenApp(asked);
+  const { mayEdit } = useRights(app);
+  const [isAdding, setIsAdding] = useState(false);
+  const search = (change: { prefix?: string; plan?: string }) =>
+    void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
+  return (
+    <>
+      <div className="heading">
+        <h1>{t("title")}</h1>
+        <AppChoice app={app} onChoose={(chosen) => void navigate({ search: { app: chosen } })} />
+        {mayEdit ? (
+          <button type="button" className="main" onClick={() => setIsAdding(true)}>
+            {t("add")}
+          </button>
+        ) : null}
+      </div>
+      <Field label={t("prefix")}>
+        {(input) => (
+          <input {...input} value={prefix} spellCheck={false} onChange={(e) => search({ prefix: e.target.value })} />
+        )}
+      </Field>
+      <Field label={t("plan")}>
+        {(input) => (
+          <input {...input} value={plan} spellCheck={false} onChange={(e) => search({ plan: e.target.value })} />
+        )}
+      </Field>
+      {app === undefined ? (
+        <Loading />
+      ) : (
+        <Consumers key={app} app={app} prefix={prefix} plan={plan} mayEdit={mayEdit} />
+      )}
+      {isAdding && app !== undefined ? (
+        <ConsumerDialog app={app} consumer={undefined} onClose={() => setIsAdding(false)} />
+      ) : null}
+    </>
+  );
+}
+
+interface Shown {
+  readonly app: string;
+  readonly prefix: string;
+  readonly plan: string;
+  readonly mayEdit: boolean;
+}
+
+function Consumers({ app, prefix, plan, mayEdit }: Shown) {
+  const t = useTranslations("consumers");
+  const settled = useSettled(`${prefix}\n${plan}`);
+  const [settledPrefix = "", settledPlan = ""] = settled.split("\n");
+  const asked = useInfiniteQuery(consumersQuery(app, settledPrefix, settledPlan));
+  const { data, error, isPending, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = asked;
+  const [changing, setChanging] = useState<Consumer>();
+  const [deleting, setDeleting] = useState<Consumer>();
+  if (isPending) return <Loading />;
+  if (data === undefined) return <Failed error={error} again={() => void refetch()} />;
+  const consumers = data.pages.flatMap((page) => page.consumers);
+  const count = data.pages.at(-1)?.count ?? 0;
+  if (consumers.length === 0) return <Empty>{count === 0 ? t("none", { app }) : t("noneFound", { count })}</Empty>;
+  return (
+    <section className="card">
+      <p className="quiet">{t("count", { count })}</p>
+      <Table
+        label={t("title")}
+        busy={settled !== `${prefix}\n${plan}`}
+        columns={[t("id"), t("plan"), t("own"), t("changed"), t("actions")]}
+      >
+        {consumers.map((consumer) => (
+          <tr key={consumer.id}>
+            <th scope="row" className="code">
+              {consumer.id}
+            </th>
+            <td>{consumer.plan}</td>
+            <td>{Object.keys(consumer.overrides ?? {}).join(", ")}</td>
+            <td>
+              <Moment at={consumer.changedAt} />
+            </td>
+            <td>
+              {mayEdit ? (
+                <>
+                  <button
+                    type="button"
+                    aria-label={t("changeOne", { id: consumer.id })}
+                    onClick={() => setChanging(consumer)}
+                  >
+                    {t("change")}
+                  </button>{" "}
+                  <button
+                    type="button"
+                    className="danger"
+                    aria-label={t("deleteOne", { id: consumer.id })}
+                    onClick={() => setDeleting(consumer)}
+                  >
+                    {t("delete")}
+                  </button>
+                </>
+              ) : null}
+            </td>
+          </tr>
+        ))}
+      </Table>
+      {hasNextPage ? (
+        <button type="button" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+          {t("more")}
+        </button>
+      ) : null}
+      {changing === undefined ? null : (
+        <ConsumerDialog app={app} consumer={changing} onClose={() => setChanging(undefined)} />
+      )}
+      {deleting === undefined ? null : (
+        <DeleteConsumerDialog app={app} consumer={deleting} onClose={() => setDeleting(undefined)} />
+      )}
+    </section>
+  );
+}

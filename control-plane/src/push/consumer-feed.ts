@@ -1,0 +1,224 @@
+// Brings every connected gateway the changes of consumers. It keeps none of them in memory but the last few messages: it reads what a
+// gateway lacks from the database, some at a time. One message is on its way to a gateway until it answers, so that a slow one holds up
+// nobody. A gateway that holds nothing that is known here begins anew.
+
+import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/consumer-lines.ts";
+import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
+import type { ConsumerChanges, ConsumersPosition } from "../storage/consumers.ts";
+import type { Fleet } from "./fleet.ts";
+import type { GatewayLink } from "./gateway-link.ts";
+
+/** A message has so many changes at most: a gateway stores them in some milliseconds. */
+const changesAtOnce = 1_000;
+/** Overrides may be long. */
+const mostTextCharacters = 262_144;
+/** Gateways that start together ask for the same: the message that was made for one is sent to the others. */
+const mostKept = 8;
+const retryMs = 1_000;
+
+export interface ConsumerFeedDependencies {
+  readonly fleet: Fleet;
+  /** Reads where the changes are. */
+  readPosition(): Promise<ConsumersPosition>;
+  /** Reads some changes after a position. */
+  readChanges(after: number, limit: number): Promise<ConsumerChanges>;
+  onSent(bytes: number): void;
+  onError(error: unknown): void;
+}
+
+/** What is known of a gateway that takes consumers. */
+interface Taker {
+  readonly gateway: string;
+  held: ConsumersPosition;
+  /** Where the message on its way takes it. */
+  underWay: ConsumersPosition | undefined;
+  isReading: boolean;
+  /** It has begun anew, and has not got everything yet: it lacks no deletion, however long ago. */
+  isFilling: boolean;
+}
+
+interface Message {
+  readonly text: string;
+  readonly to: ConsumersPosition;
+  readonly isFresh: boolean;
+  readonly isLast: boolean;
+  readonly newest: ConsumersPosition;
+}
+
+export class ConsumerFeed {
+  readonly #dependencies: ConsumerFeedDependencies;
+  readonly #takers = new Map<GatewayLink, Taker>();
+  readonly #messages = new Map<string, Promise<Message>>();
+  #newest: ConsumersPosition = { epoch: "", position: 0 };
+  #round: Promise<void> | undefined;
+  #isWanted = false;
+  #retry: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(dependencies: ConsumerFeedDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** @throws when the database cannot be read */
+  async start(): Promise<void> {
+    this.#newest = await this.#dependencies.readPosition();
+  }
+
+  /** Where the changes were when they were read last. */
+  get newest(): ConsumersPosition {
+    return this.#newest;
+  }
+
+  /** Called when a gateway says hello. @param held undefined: it takes no consumers */
+  join(gateway: string, link: GatewayLink, protocol: number, held: HeldConsumers | undefined): void {
+    if (protocol < consumersSince || held === undefined) return;
+    this.#takers.set(link, { gateway, held, underWay: undefined, isReading: false, isFilling: false });
+    this.#dependencies.fleet.reportConsumers(gateway, link, held);
+    // What it holds may be newer than what was read here last.
+    this.noteChanged();
+  }
+
+  leave(link: GatewayLink): void {
+    this.#takers.delete(link);
+  }
+
+  /** Called with a gateway's answer, or when it asks for what comes after another position. */
+  answered(link: GatewayLink, held: HeldConsumers): void {
+    const taker = this.#takers.get(link);
+    if (taker === undefined) return;
+    taker.held = held;
+    taker.underWay = undefined;
+    this.#dependencies.fleet.reportConsumers(taker.gateway, link, held);
+    void this.#send(link, taker);
+  }
+
+  /** Sends what is new, soon. */
+  noteChanged(): void {
+    void this.publish();
+  }
+
+  /** Reads where the changes are, and sends every gateway what it lacks. Never rejects: a failed read is repeated. */
+  publish(): Promise<void> {
+    if (this.#stopped) return Promise.resolve();
+    this.#isWanted = true;
+    this.#round ??= this.#work().finally(() => {
+      this.#round = undefined;
+    });
+    return this.#round;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#retry);
+    await this.#round;
+    await Promise.allSettled(this.#messages.values());
+  }
+
+  async #work(): Promise<void> {
+    while (this.#isWanted && !this.#stopped) {
+      this.#isWanted = false;
+      try {
+        this.#note(await this.#dependencies.readPosition());
+        for (const [link, taker] of this.#takers) void this.#send(link, taker);
+      } catch (error) {
+        this.#failed(error);
+      }
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (this.#stopped) return;
+    this.#dependencies.onError(error);
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.noteChanged(), retryMs).unref();
+  }
+
+  #note(newest: ConsumersPosition): void {
+    const { epoch, position } = this.#newest;
+    if (newest.epoch === epoch && newest.position <= position) return;
+    if (newest.epoch !== epoch) this.#messages.clear();
+    this.#newest = newest;
+    this.#dependencies.fleet.emit("consumers");
+  }
+
+  /** Sends the gateway the next changes that it lacks, if there are any and no answer is due. */
+  async #send(link: GatewayLink, taker: Taker): Promise<void> {
+    if (taker.isReading || taker.underWay !== undefined || this.#stopped) return;
+    if (isSame(taker.held, this.#newest)) return;
+    taker.isReading = true;
+    try {
+      const message = await this.#messageAfter(taker);
+      if (this.#takers.get(link) !== taker) return;
+      this.#note(message.newest);
+      taker.underWay = message.to;
+      taker.isFilling = (taker.isFilling || message.isFresh) && !message.isLast;
+      link.sendText(message.text);
+      this.#dependencies.onSent(message.text.length);
+    } catch (error) {
+      this.#failed(error);
+    } finally {
+      taker.isReading = false;
+    }
+  }
+
+  #messageAfter({ held, isFilling }: Taker): Promise<Message> {
+    // A position beyond the newest one is of a database that has lost its end since.
+    const isKnown = held.epoch === this.#newest.epoch && held.position <= this.#newest.position;
+    const after = isKnown ? held.position : -1;
+    const key = `${after} ${isFilling} ${this.#newest.position}`;
+    const kept = this.#messages.get(key);
+    if (kept !== undefined) return kept;
+    const message = this.#read(after, isFilling);
+    if (this.#messages.size >= mostKept) {
+      const [oldest] = this.#messages.keys();
+      if (oldest !== undefined) this.#messages.delete(oldest);
+    }
+    this.#messages.set(key, message);
+    message.catch(() => this.#messages.delete(key));
+    return message;
+  }
+
+  /** @param after -1: the gateway begins anew */
+  async #read(after: number, isFilling: boolean): Promise<Message> {
+    let from = Math.max(after, 0);
+    let read = await this.#dependencies.readChanges(from, changesAtOnce);
+    // Deletions after what it holds may be forgotten.
+    const isFresh = after < 0 || (from > 0 && from < read.pruned && !isFilling);
+    if (isFresh && from > 0) {
+      from = 0;
+      read = await this.#dependencies.readChanges(from, changesAtOnce);
+    }
+    const { newest, changes } = read;
+    let lines = "";
+    let count = 0;
+    for (const { app, id, terms } of changes) {
+      lines +=
+        terms === undefined
+          ? lineOfGoneConsumer(app, id)
+          : lineOfConsumer(app, id, terms.plan, terms.overrides ?? undefined);
+      count += 1;
+      if (lines.length > mostTextCharacters) break;
+    }
+    const isLast = count === changes.length && changes.length < changesAtOnce;
+    const to = isLast ? newest.position : (changes[count - 1]?.position ?? newest.position);
+    const head: ConsumersHead = {
+      type: "consumers",
+      epoch: newest.epoch,
+      from,
+      to,
+      ...(isFresh ? { fresh: true } : {}),
+      more: !isLast,
+    };
+    return {
+      text: `${JSON.stringify(head)}\n${lines}`,
+      to: { epoch: newest.epoch, position: to },
+      isFresh,
+      isLast,
+      newest,
+    };
+  }
+}
+
+function isSame(one: ConsumersPosition, other: ConsumersPosition): boolean {
+  return one.epoch === other.epoch && one.position === other.position;
+}

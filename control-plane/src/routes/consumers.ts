@@ -1,0 +1,405 @@
+// /api/v1/apps/{app}/consumers: who has which plan. There may be a million: they are no part of the history, and gateways get each change
+// by itself. Many come in one body: they are validated first and stored in small parts, so that others are served meanwhile.
+
+import { Readable } from "node:stream";
+import { setImmediate } from "node:timers/promises";
+import { addProblem, listProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
+import { callerOf, requireAccess } from "../plugins/authentication.ts";
+import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
+import {
+  consumerShape,
+  describedId,
+  idRule,
+  isConsumerId,
+  namedConsumerShape,
+  readConsumer,
+  readNamedConsumer,
+} from "../schemas/consumer-body.ts";
+import {
+  appSegment,
+  changeParameters,
+  consumerSegment,
+  limitParameter,
+  parseWait,
+  querySchema,
+  waitParameter,
+} from "../schemas/parameters.ts";
+import { schemaOf } from "../schemas/policy-schema.ts";
+import { invalidRequest, refuseProblems } from "../schemas/read-body.ts";
+import { answers } from "../schemas/responses.ts";
+import {
+  type Consumer,
+  consumersAtOnce,
+  deleteConsumer,
+  deleteOthers,
+  getConsumer,
+  type ImportCounts,
+  listConsumers,
+  type NamedTerms,
+  putConsumer,
+  putSome,
+  traceImport,
+} from "../storage/consumers.ts";
+import { readUsage } from "../storage/usage.ts";
+import { originOf } from "./applied.ts";
+
+const tags = ["consumers"];
+const appParams = { type: "object", properties: { app: appSegment } } as const;
+const params = { type: "object", properties: { app: appSegment, consumer: consumerSegment } } as const;
+
+interface OneConsumer {
+  Params: { app: string; consumer: string };
+  Querystring: { wait?: string; dryRun: boolean };
+}
+
+interface ConsumersQuery {
+  after: string;
+  limit: number;
+  prefix: string;
+  plan?: string;
+}
+
+const textOfQuery = (description: string, expected: string) =>
+  ({ type: "string", default: "", description, "x-expected": expected }) as const;
+
+export default async function consumerRoutes(app: FastifyInstance): Promise<void> {
+  app.get<{ Params: { app: string }; Querystring: ConsumersQuery }>(
+    "/apps/:app/consumers",
+    {
+      config: { access: "read", refuses: ["app-not-found"] },
+      schema: {
+        tags,
+        summary: "List an app's consumers, by their ids",
+        params: appParams,
+        querystring: querySchema({
+          after: textOfQuery("Return consumers after this id: `next` of the previous page.", "an id, once"),
+          prefix: textOfQuery("Return consumers whose ids begin so.", "the beginning of an id, once"),
+          plan: { type: "string", description: "Return consumers with this plan.", "x-expected": "a plan, once" },
+          limit: limitParameter,
+        }),
+        response: answers({ 200: "ConsumerPage" }),
+      },
+    },
+    async (request) => {
+      const { after, prefix, plan, limit } = request.query;
+      const { app: name } = request.params;
+      const found = await listConsumers(app.database, name, { after, prefix, plan, limit: limit + 1 });
+      const consumers = found.slice(0, limit);
+      const { consumers: count } = await readUsage(app.database, name);
+      return { count, consumers: consumers.map(shown), next: found.length > limit ? consumers.at(-1)?.id : undefined };
+    },
+  );
+
+  app.get<OneConsumer>(
+    "/apps/:app/consumers/:consumer",
+    {
+      config: { access: "read", refuses: ["app-not-found", "consumer-not-found"] },
+      schema: {
+        tags,
+        summary: "Read a consumer",
+        params,
+        querystring: querySchema({}),
+        response: answers({ 200: "Consumer" }),
+      },
+    },
+    async (request) => {
+      const { app: name, consumer } = request.params;
+      return shown(await getConsumer(app.database, name, requireId(consumer)));
+    },
+  );
+
+  app.put<OneConsumer>(
+    "/apps/:app/consumers/:consumer",
+    {
+      config: {
+        access: "write",
+        records: "audit",
+        body: schemaOf(consumerShape),
+        refuses: ["app-not-found", "bound-exceeded"],
+      },
+      schema: {
+        tags,
+        summary: "Give a consumer a plan, and push it",
+        description:
+          "Of policies with `planBy: consumer`: the first value of the key is the consumer's id. In a URL, an id is percent-encoded.",
+        params,
+        querystring: querySchema(changeParameters),
+        response: answers({ 200: "ConsumerChange", 201: "ConsumerChange" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: name } = request.params;
+      const id = requireId(request.params.consumer);
+      const findings = noFindings();
+      const terms = readConsumer(request.body, findings);
+      refuseProblems(listProblems(findings));
+      if (terms === undefined) throw new Error("a consumer without problems was not read");
+      const put = await putConsumer(app.database, originOf(request), name, { id, ...terms }, app.totalBounds);
+      const isStored = !request.query.dryRun;
+      reply.code(put.created && isStored ? 201 : 200);
+      const { position } = put.consumer;
+      return { ...shown(put.consumer), position, ...(await announce(app, reply, position, request.query)) };
+    },
+  );
+
+  app.delete<OneConsumer>(
+    "/apps/:app/consumers/:consumer",
+    {
+      config: { access: "write", records: "audit", refuses: ["app-not-found", "consumer-not-found"] },
+      schema: {
+        tags,
+        summary: "Delete a consumer, whose requests have the default plan then",
+        params,
+        querystring: querySchema(changeParameters),
+        response: answers({ 200: "ConsumerChange" }),
+      },
+    },
+    async (request, reply) => {
+      const { app: name, consumer } = request.params;
+      const position = await deleteConsumer(app.database, originOf(request), name, requireId(consumer));
+      return { position, ...(await announce(app, reply, position, request.query)) };
+    },
+  );
+
+  await app.register(importRoute);
+}
+
+interface ManyConsumers {
+  Params: { app: string };
+  Querystring: { wait?: string; replace: boolean; allowEmpty: boolean; progress: boolean };
+}
+
+const flag = (description: string) =>
+  ({ type: "boolean", default: false, description, "x-expected": "true or false" }) as const;
+
+/** Other requests get their turn after this time. */
+const turnMs = 8;
+/** How often an import says how far it is. */
+const progressEveryMs = 500;
+
+/** Has parsers of its own for bodies. */
+async function importRoute(app: FastifyInstance): Promise<void> {
+  takeManyDocuments(app);
+
+  app.put<ManyConsumers>(
+    "/apps/:app/consumers",
+    {
+      config: {
+        access: "write",
+        records: "audit",
+        body: { ...schemaOf(namedConsumerShape), description: "Each consumer, on a line of JSON." },
+        bodyTypes: linesTypes,
+        refuses: ["app-not-found", "invalid-consumers", "bound-exceeded", "bodies-busy"],
+      },
+      schema: {
+        tags,
+        summary: "Store many consumers",
+        description:
+          "The body has one consumer on each line (`application/jsonl`), with its id: at most 64 MiB, which hold a million; several bodies may follow each other. All lines are validated before any is stored, and errors name the line. They are stored in parts: what an import that breaks off has stored stays, and to send the body again goes on from there. With `progress`, the answer is `application/x-ndjson`: a line twice a second while they are stored, and the last one as without it, or with `error`.",
+        params: appParams,
+        querystring: querySchema({
+          wait: waitParameter,
+          replace: flag("Delete the app's consumers that are not in the body."),
+          allowEmpty: flag("With `replace`: accept a body without any consumer, which deletes all of them."),
+          progress: flag("Answer while the consumers are stored, line by line."),
+        }),
+        response: answers({ 200: importAnswer }),
+      },
+    },
+    async (request, reply) => {
+      const { app: name } = request.params;
+      const { replace, allowEmpty, progress } = request.query;
+      const body = app.manyDocuments(request);
+      try {
+        const consumers = await readConsumers(app, request, body.read(), replace && allowEmpty);
+        // The body may have taken long to arrive.
+        request.caller = await app.identifyAgain(request);
+        requireAccess(request.caller, "write", name);
+        await listConsumers(app.database, name, { after: "", prefix: "", plan: undefined, limit: 1 });
+        const work = storeConsumers(app, request, consumers, replace);
+        if (!progress) {
+          let last: Progress | undefined;
+          for await (const one of work) last = one;
+          return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)) };
+        }
+        reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
+        return Readable.from(linesOf(app, reply, request, work));
+      } finally {
+        body.release();
+      }
+    },
+  );
+}
+
+const importAnswer = {
+  description: "What was done.",
+  content: {
+    "application/json": { schema: { $ref: "ConsumersChange#" } },
+    "application/x-ndjson": { schema: { type: "string", description: "Lines of JSON." } },
+  },
+};
+
+interface Progress extends ImportCounts {
+  readonly done: number;
+  readonly of: number;
+}
+
+/** Reads and validates all lines. @throws ApiError invalid-consumers, malformed-body, or what the body does */
+async function readConsumers(
+  app: FastifyInstance,
+  request: FastifyRequest,
+  read: AsyncIterable<
+    readonly ({ readonly line: number } & ({ document: unknown } | { fault: { expected: string; got: string } }))[]
+  >,
+  mayBeEmpty: boolean,
+): Promise<Map<string, NamedTerms>> {
+  const consumers = new Map<string, NamedTerms>();
+  const errors = noFindings();
+  let isMalformed = false;
+  const add = (line: number, problem: { path: string; expected: string; got: string }) => {
+    const located: LocatedProblem = { line, ...problem };
+    addProblem(errors, located);
+  };
+  // Fastify has no body if none was announced.
+  if (request.body !== undefined) {
+    for await (const documents of read) {
+      await app.nextTurn();
+      let beganMs = performance.now();
+      for (const document of documents) {
+        const { line } = document;
+        if ("fault" in document) {
+          isMalformed = true;
+          add(line, { path: "", ...document.fault });
+        } else {
+          const findings = noFindings();
+          const consumer = readNamedConsumer(document.document, findings);
+          for (const problem of listProblems(findings)) add(line, problem);
+          if (consumer === undefined) continue;
+          if (consumers.has(consumer.id)) {
+            add(line, { path: "id", expected: "an id that no line before has", got: describedId(consumer.id) });
+          } else consumers.set(consumer.id, consumer);
+        }
+        if (performance.now() - beganMs < turnMs) continue;
+        await app.nextTurn();
+        beganMs = performance.now();
+      }
+    }
+  }
+  const count = problemCount(errors);
+  if (count > 0) {
+    const [first] = errors.problems as LocatedProblem[];
+    const detail = `${countOfErrors(count)} in the body, the first on line ${first?.line}. Nothing was stored.`;
+    throw new ApiError(isMalformed ? "malformed-body" : "invalid-consumers", detail, { errors: listProblems(errors) });
+  }
+  if (consumers.size === 0 && !mayBeEmpty) {
+    const detail =
+      "The body has no consumer. To delete all consumers of the app, send ?replace=true&allowEmpty=true. Nothing was stored.";
+    throw new ApiError("malformed-body", detail);
+  }
+  return consumers;
+}
+
+/** Stores consumers in parts, and says now and then how far it is; at the end too. */
+async function* storeConsumers(
+  app: FastifyInstance,
+  request: FastifyRequest<ManyConsumers>,
+  consumers: ReadonlyMap<string, NamedTerms>,
+  replace: boolean,
+): AsyncGenerator<Progress> {
+  const { app: name } = request.params;
+  const origin = originOf(request);
+  const counts: ImportCounts = { created: 0, changed: 0, unchanged: 0, deleted: 0, position: 0 };
+  const of = consumers.size;
+  let done = 0;
+  let saidMs = performance.now();
+  const isDue = () => {
+    if (performance.now() - saidMs < progressEveryMs) return false;
+    saidMs = performance.now();
+    return true;
+  };
+  try {
+    // Those that go make room for those that come.
+    for (let after: string | undefined = replace ? "" : undefined; after !== undefined; ) {
+      after = await deleteOthers(app.database, origin, name, after, (id) => consumers.has(id), counts);
+      if (isDue()) yield { done, of, ...counts };
+      await setImmediate();
+    }
+    let part: NamedTerms[] = [];
+    for (const consumer of consumers.values()) {
+      part.push(consumer);
+      if (part.length < consumersAtOnce && done + part.length < of) continue;
+      await putSome(app.database, origin, name, part, app.totalBounds, counts);
+      done += part.length;
+      part = [];
+      app.consumerFeed.noteChanged();
+      if (isDue()) yield { done, of, ...counts };
+      await setImmediate();
+    }
+  } finally {
+    if (counts.created + counts.changed + counts.deleted > 0) {
+      await traceImport(app.database, origin, name, done, counts);
+      app.consumerFeed.noteChanged();
+    }
+  }
+  if (counts.position === 0) counts.position = app.consumerFeed.newest.position;
+  yield { done, of, ...counts };
+}
+
+async function* linesOf(
+  app: FastifyInstance,
+  reply: FastifyReply,
+  request: FastifyRequest<ManyConsumers>,
+  work: AsyncIterable<Progress>,
+): AsyncGenerator<string> {
+  try {
+    let last: Progress | undefined;
+    for await (const one of work) {
+      if (last !== undefined) yield `${JSON.stringify(last)}\n`;
+      last = one;
+    }
+    const applied = await announce(app, reply, last?.position ?? 0, request.query);
+    yield `${JSON.stringify({ ...last, ...applied })}\n`;
+  } catch (error) {
+    const known = error instanceof ApiError;
+    if (!known) app.log.error({ err: error }, "an import of consumers broke off");
+    const shownError = known ? error : new ApiError("internal", "The import broke off. The log has the reason.");
+    yield `${JSON.stringify({ error: problemDocument(shownError) })}\n`;
+  }
+}
+
+/** Pushes what was changed and, with `wait`, waits until the gateways decide by it. */
+async function announce(
+  app: FastifyInstance,
+  reply: FastifyReply,
+  position: number,
+  { wait, dryRun = false }: { wait?: string; dryRun?: boolean },
+) {
+  if (dryRun) return { dryRun: true };
+  app.consumerFeed.noteChanged();
+  const waitMs = wait === undefined ? undefined : parseWait(wait);
+  if (waitMs === undefined) return {};
+  await app.consumerFeed.publish();
+  const gone = new AbortController();
+  reply.raw.once("close", () => gone.abort());
+  const { id, member, roles } = callerOf(reply.request);
+  const asker = { tokenId: id, app: roles.size === 1 ? [...roles.keys()][0] : member };
+  const { gateways, acked } = await app.consumerWaits.wait(position, waitMs, asker, gone.signal);
+  return { applied: { gateways, acked } };
+}
+
+/** @throws ApiError invalid-request */
+function requireId(id: string): string {
+  if (isConsumerId(id)) return id;
+  throw invalidRequest({ path: "consumer", expected: idRule, got: describedId(id) });
+}
+
+function shown({ id, plan, overrides, changedAtMs }: Consumer) {
+  return {
+    id,
+    plan,
+    ...(overrides === null ? {} : { overrides: JSON.parse(overrides) }),
+    changedAt: new Date(changedAtMs).toISOString(),
+  };
+}

@@ -1,0 +1,324 @@
+// Keeps the consumers on disk, so that a gateway that starts knows them while the control plane is down. A change is appended to a log as
+// it came: a header of a fixed length, with a checksum, and lines as in consumer-lines.ts. A log that has grown long is written anew from
+// itself: of its lines, those stay that say what is in force. So neither reading nor writing needs all consumers in Lua's memory.
+// A gateway that begins anew writes another log beside the one before, which it replaces when it is whole.
+
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { separator } from "../../../limiter/src/protocol/consumer-lines.ts";
+import type { ConsumersHead } from "../../../limiter/src/protocol/push-messages.ts";
+import { appendToFile, moveFile, removeFile, replaceFile } from "../runtime/files.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+import { sha256Hex } from "../runtime/sha256.ts";
+import { stateDict } from "../runtime/shared-memory.ts";
+import { warnSparingly } from "../runtime/sparing-log.ts";
+import {
+  beginFlush,
+  createPrivateFile,
+  flushToDisk,
+  type OpenFile,
+  openOwnFile,
+  truncateFile,
+} from "../runtime/system-calls.ts";
+import { isInForce } from "./held.ts";
+
+export const consumersFile = "consumers.log";
+export const nextConsumersFile = "consumers-next.log";
+
+const headerBytes = 384;
+/** A log is not written anew before it has grown by as much as it had when it was written last, and by this. */
+const leastGrowth = 8_388_608;
+/** After a failure, as on a full disk. */
+const retrySeconds = 10;
+const flushAfterSeconds = 1;
+
+/** What is on disk, in shared memory for the worker that takes over. */
+const loggedKey = "consumers-log";
+
+interface Logged {
+  readonly epoch: string;
+  readonly position: number;
+  readonly bytes: number;
+  /** How long it was when it was written anew. */
+  readonly firstBytes: number;
+  readonly isNext: boolean;
+}
+
+interface Header {
+  readonly epoch: string;
+  readonly from: number;
+  readonly to: number;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+/** The position that a log has. */
+export interface LoggedPosition {
+  readonly epoch: string;
+  readonly position: number;
+}
+
+function logged(): Logged | undefined {
+  const [text] = stateDict.get<string>(loggedKey);
+  return text === undefined ? undefined : cjson.decode<Logged>(text)[0];
+}
+
+function noteLogged(now: Logged | undefined): void {
+  if (now === undefined) stateDict.delete(loggedKey);
+  else stateDict.safe_set(loggedKey, cjson.encode(now));
+}
+
+/** Where the log is. Undefined: there is none, or it is not known. */
+export function loggedPosition(): LoggedPosition | undefined {
+  return logged();
+}
+
+function pathOf(directory: string, isNext: boolean): string {
+  return directory + (isNext ? nextConsumersFile : consumersFile);
+}
+
+/**
+ * Reads the log at the start.
+ *
+ * @param take gets the lines of each block that is whole
+ * @returns the position after them; undefined: there is no log, or nothing in it that can be used
+ */
+export function readConsumerLog(
+  directory: string,
+  take: (this: void, lines: string) => void,
+): LoggedPosition | undefined {
+  const path = pathOf(directory, false);
+  const [file, failure] = openOwnFile(path);
+  if (file === undefined) {
+    if (failure !== undefined) ngx.log(ngx.ERR, "sluice: ", path, " cannot be used: ", failure);
+    return undefined;
+  }
+  let position: LoggedPosition | undefined;
+  let bytes = 0;
+  for (;;) {
+    const [block, wrong] = nextBlock(file);
+    if (block === undefined) {
+      if (wrong !== undefined) {
+        const at = string.format("%.0f", bytes);
+        ngx.log(ngx.ERR, "sluice: ", path, " is damaged after ", at, " bytes: ", wrong, ". What comes before serves");
+      }
+      break;
+    }
+    const { epoch, from, to } = block.header;
+    const before = position?.position ?? 0;
+    if (from !== before || (position !== undefined && position.epoch !== epoch)) break;
+    take(block.lines);
+    position = { epoch, position: to };
+    bytes += headerBytes + block.lines.length;
+  }
+  file.close();
+  if (position === undefined) return undefined;
+  // What cannot be used must not be in the way of what comes.
+  const cut = truncateFile(path, bytes);
+  if (cut === undefined) noteLogged({ ...position, bytes, firstBytes: bytes / 2, isNext: false });
+  return position;
+}
+
+interface Block {
+  readonly header: Header;
+  readonly lines: string;
+}
+
+/** @returns neither at the end of the file */
+function nextBlock(file: OpenFile): LuaMultiReturn<[block: Block | undefined, wrong: string | undefined]> {
+  const head = file.read(headerBytes);
+  if (head === "") return $multi(undefined, undefined);
+  const [header] = cjson.decode<Header>(head);
+  if (head.length < headerBytes || typeof header !== "object" || typeof header.bytes !== "number") {
+    return $multi(undefined, "it has no header there");
+  }
+  const lines = file.read(header.bytes);
+  if (sha256Hex(checked(header, lines)) !== header.sha256) return $multi(undefined, "its checksum does not match");
+  return $multi({ header, lines }, undefined);
+}
+
+function checked({ epoch, from, to }: Omit<Header, "sha256" | "bytes">, lines: string): string {
+  return string.format("%s %.0f %.0f\n", epoch, from, to) + lines;
+}
+
+/** @returns undefined: the epoch is longer than any control plane's */
+function blockOf(epoch: string, from: number, to: number, lines: string): string | undefined {
+  const sha256 = sha256Hex(checked({ epoch, from, to }, lines));
+  const text = cjson.encode({ epoch, from, to, bytes: lines.length, sha256 });
+  if (text.length >= headerBytes) return undefined;
+  return `${text}${string.rep(" ", headerBytes - text.length - 1)}\n${lines}`;
+}
+
+/** Blocks that came while the log is written anew. */
+let pending: string[] | undefined;
+let wroteAtSeconds = 0;
+let isFlushed = true;
+let retryAtSeconds = 0;
+
+/** Appends what came from the control plane, before it comes into force. What cannot be written is asked for again later. */
+export function appendConsumers(
+  directory: string,
+  { epoch, from, to, fresh, more }: ConsumersHead,
+  lines: string,
+): void {
+  let now = logged();
+  if (fresh === true) {
+    const path = pathOf(directory, true);
+    removeFile(path);
+    const failure = createPrivateFile(path);
+    if (failure !== undefined) {
+      failed(directory, failure);
+      noteLogged(undefined);
+      return;
+    }
+    now = { epoch, position: 0, bytes: 0, firstBytes: 0, isNext: true };
+  }
+  if (now === undefined || now.epoch !== epoch || now.position !== from) return;
+  const block = blockOf(epoch, from, to, lines);
+  if (block === undefined) return;
+  const path = pathOf(directory, now.isNext);
+  const failure = appendToFile(path, block, now.bytes);
+  if (failure !== undefined) {
+    // A part of the block may be there.
+    if (truncateFile(path, now.bytes) !== undefined) noteLogged(undefined);
+    failed(directory, failure);
+    return;
+  }
+  pending?.push(block);
+  const bytes = now.bytes + block.length;
+  const isWhole = now.isNext && !more;
+  if (isWhole) {
+    const moved = moveFile(path, pathOf(directory, false));
+    if (moved !== undefined) {
+      failed(directory, moved);
+      noteLogged(undefined);
+      return;
+    }
+  }
+  noteLogged({
+    epoch,
+    position: to,
+    bytes,
+    firstBytes: isWhole ? bytes : now.firstBytes,
+    isNext: now.isNext && !isWhole,
+  });
+  wroteAtSeconds = ngx.now();
+  isFlushed = false;
+}
+
+function failed(directory: string, failure: string): void {
+  retryAtSeconds = ngx.now() + retrySeconds;
+  warnSparingly(
+    `cannot write consumers to ${directory}: after a start without the control plane they are as before`,
+    failure,
+  );
+}
+
+/** Whether what was not written is to be asked for again now. */
+export function isRetryDue(): boolean {
+  if (retryAtSeconds === 0 || ngx.now() < retryAtSeconds) return false;
+  retryAtSeconds = 0;
+  return true;
+}
+
+/** Makes the system write what it holds back, some time after the last change. */
+export function flushConsumers(directory: string): void {
+  if (isFlushed) return;
+  const path = pathOf(directory, logged()?.isNext === true);
+  if (ngx.now() - wroteAtSeconds < flushAfterSeconds) {
+    beginFlush(path);
+    return;
+  }
+  isFlushed = true;
+  const failure = flushToDisk(path) ?? flushToDisk(directory);
+  if (failure !== undefined)
+    warnSparingly("consumers were not flushed to disk and may be lost if the machine stops", failure);
+}
+
+/** Whether the log has grown so long that it is to be written anew. */
+export function isLogLong(): boolean {
+  const now = logged();
+  if (now === undefined || now.isNext || ngx.now() < retryAtSeconds) return false;
+  return now.bytes - now.firstBytes > Math.max(now.firstBytes, leastGrowth);
+}
+
+/**
+ * Writes the log anew. Changes may come meanwhile.
+ *
+ * @param goesOn returns false if it is to be left for later
+ */
+export function rewriteConsumerLog(directory: string, goesOn: (this: void) => boolean, pause: Pause): void {
+  const began = logged();
+  if (began === undefined || began.isNext || pending !== undefined) return;
+  const path = pathOf(directory, false);
+  const [file] = openOwnFile(path);
+  if (file === undefined) return;
+  pending = [];
+  let read = 0;
+  let isAtEnd = false;
+  let bytes = 0;
+  let isLeft = false;
+  const nextPiece = () => {
+    while (read < began.bytes && !isAtEnd) {
+      pause();
+      const now = logged();
+      if (!goesOn() || now === undefined || now.isNext) {
+        isLeft = true;
+        return undefined;
+      }
+      const [block] = nextBlock(file);
+      if (block === undefined) {
+        isLeft = true;
+        return undefined;
+      }
+      read += headerBytes + block.lines.length;
+      const kept = inForce(block.lines, pause);
+      if (kept !== "") return blockOf(began.epoch, 0, 0, kept);
+    }
+    if (!isAtEnd) {
+      isAtEnd = true;
+      return blockOf(began.epoch, 0, began.position, "");
+    }
+    return pending?.shift();
+  };
+  const failure = replaceFile(
+    path,
+    () => {
+      const piece = nextPiece();
+      if (piece !== undefined) bytes += piece.length;
+      return piece;
+    },
+    () => !isLeft,
+  );
+  pending = undefined;
+  file.close();
+  if (isLeft) return;
+  if (failure !== undefined) {
+    failed(directory, failure);
+    return;
+  }
+  const now = logged();
+  if (now !== undefined) noteLogged({ ...now, bytes, firstBytes: bytes });
+  wroteAtSeconds = ngx.now();
+  isFlushed = false;
+}
+
+/** Returns the lines that say what is in force. One that comes twice does no harm. */
+function inForce(lines: string, pause: Pause): string {
+  const kept: string[] = [];
+  for (let at = 1; ; ) {
+    const [end] = string.find(lines, "\n", at, true);
+    if (end === undefined) return kept.join("");
+    let tab: number | undefined;
+    if (string.byte(lines, at) === plus) [tab] = string.find(lines, separator, at, true);
+    if (tab !== undefined && tab < end) {
+      if (isInForce(string.sub(lines, at + 1, tab - 1), string.sub(lines, tab + 1, end - 1))) {
+        kept.push(string.sub(lines, at, end));
+      }
+    }
+    at = end + 1;
+    pause();
+  }
+}
+
+/** "+". */
+const plus = 43;

@@ -1,0 +1,132 @@
+// Messages with consumers: they are written to disk and come into force, and the control plane hears how far this gateway is. It is told
+// too if what is on disk, or in memory, lacks something that it must send again.
+
+import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { consumersBeginning } from "../../../limiter/src/protocol/consumer-lines.ts";
+import type { ConsumersHead, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import {
+  appendConsumers,
+  flushConsumers,
+  isLogLong,
+  isRetryDue,
+  loggedPosition,
+  readConsumerLog,
+  rewriteConsumerLog,
+} from "../consumers/consumer-log.ts";
+import {
+  applyLines,
+  consumersState,
+  deleteLeftOver,
+  heldConsumers,
+  loadLines,
+  openConsumers,
+  stateAfter,
+  stateBefore,
+  unstoredCount,
+  writeState,
+} from "../consumers/held.ts";
+import { cjson } from "../runtime/lua-modules.ts";
+import { consumersDict } from "../runtime/shared-memory.ts";
+import { besideRequests } from "../runtime/slices.ts";
+import type { Settings } from "../settings.ts";
+
+/** Returns whether the message is one with consumers, by its first characters. */
+export function beginsConsumers(pieces: readonly string[]): boolean {
+  return string.find(pieces[0] ?? "", consumersBeginning, 1, true)[0] === 1;
+}
+
+/** Called at the start, before there are workers: a request must not find a consumer without its plan. */
+export function recallConsumers(directory: string): void {
+  if (openConsumers() || consumersDict === undefined) return;
+  const state = consumersState();
+  const found = readConsumerLog(directory, (lines) => loadLines(lines, state.beginning));
+  // The texts of a million consumers are no use to anybody after this.
+  collectgarbage("collect");
+  if (found === undefined) return;
+  writeState({ ...state, ...found });
+  const { count = 0, unstored = 0 } = heldConsumers() ?? {};
+  ngx.log(ngx.NOTICE, "sluice: starts with ", string.format("%.0f", count), " consumers");
+  if (unstored > 0) reportFull(unstored);
+}
+
+/** Takes one message. Yields. @returns the answer; undefined: there is none */
+export function takeConsumers({ gatewayDir }: Settings, pieces: readonly string[]): GatewayMessage | undefined {
+  const text = pieces.join("");
+  const [lineEnd] = string.find(text, "\n", 1, true);
+  const [head] = cjson.decode<ConsumersHead>(string.sub(text, 1, lineEnd ?? -1));
+  if (consumersDict === undefined || lineEnd === undefined || !isHead(head)) {
+    ngx.log(
+      ngx.ERR,
+      "sluice: push: expected consumers that this gateway understands, got ",
+      `${text.length} bytes of something else`,
+    );
+    return undefined;
+  }
+  const before = stateBefore(head);
+  if (before === undefined) return answer();
+  const unstoredBefore = unstoredCount();
+  // First, so that a log that is being written anew misses nothing.
+  appendConsumers(gatewayDir, head, string.sub(text, lineEnd + 1));
+  writeState(before);
+  let unread = 0;
+  besideRequests((pause) => {
+    unread = applyLines(text, lineEnd + 1, before.beginning, pause);
+  });
+  writeState(stateAfter(before, head));
+  if (unread > 0) ngx.log(ngx.ERR, "sluice: push: expected consumers, got ", unread, " lines that say nothing");
+  const unstored = unstoredCount();
+  if (unstored > 0 && unstoredBefore === 0) reportFull(unstored);
+  return answer();
+}
+
+function reportFull(unstored: number): void {
+  ngx.log(
+    ngx.ERR,
+    "sluice: lua_shared_dict sluice_consumers is full: ",
+    string.format("%.0f", unstored),
+    " consumers found no room, and have the default plan here. Make the dict larger, and restart nginx",
+  );
+}
+
+function isHead(head: unknown): head is ConsumersHead {
+  if (typeof head !== "object") return false;
+  const { epoch, from, to } = head as Record<string, unknown>;
+  return typeof epoch === "string" && epoch.length <= 128 && typeof from === "number" && typeof to === "number";
+}
+
+function answer(): GatewayMessage | undefined {
+  const held = heldConsumers();
+  return held === undefined ? undefined : { type: "consumers", ...held };
+}
+
+const lookForRoomEverySeconds = 60;
+let lookedForRoomAtSeconds = 0;
+
+/** What the owner does while nothing else is to be done. Yields. @param goesOn returns false if something waits */
+export function maintainConsumers({ gatewayDir }: Settings, goesOn: (this: void) => boolean): void {
+  if (consumersDict === undefined) return;
+  flushConsumers(gatewayDir);
+  if (!goesOn()) return;
+  if (consumersState().phase === "cleaning") besideRequests((pause) => deleteLeftOver(goesOn, pause));
+  if (isLogLong() && unstoredCount() === 0)
+    besideRequests((pause: Pause) => rewriteConsumerLog(gatewayDir, goesOn, pause));
+}
+
+/** Called in each turn of the owner. @returns what to ask the control plane for */
+export function lackingConsumers(): GatewayMessage | undefined {
+  const held = heldConsumers();
+  if (held === undefined || consumersDict === undefined) return undefined;
+  const nowhere = { type: "consumers", ...held, epoch: "", position: 0 } as const;
+  if (isRetryDue()) {
+    const { epoch, position } = loggedPosition() ?? nowhere;
+    if (epoch !== held.epoch) return nowhere;
+    if (position < held.position) {
+      writeState({ ...consumersState(), position });
+      return { type: "consumers", ...held, position };
+    }
+  }
+  if (held.unstored === 0 || ngx.now() - lookedForRoomAtSeconds < lookForRoomEverySeconds) return undefined;
+  lookedForRoomAtSeconds = ngx.now();
+  // Consumers were deleted since: there may be room for those that found none.
+  return consumersDict.free_space() > consumersDict.capacity() / 8 ? nowhere : undefined;
+}

@@ -1,0 +1,174 @@
+// Consumers on their way to gateways: what a gateway lacks is sent in parts, each after the answer to the one before, and then each change.
+
+import type { ConsumersHead } from "@sluice/limiter/protocol/push-messages.ts";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { pruneConsumers } from "../../../control-plane/src/storage/consumers.ts";
+import { type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
+import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
+import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
+
+const dayMs = 86_400_000;
+type Message = ConsumersHead & { readonly lines: readonly string[] };
+
+const ids = (from: number, to: number) =>
+  Array.from({ length: to - from }, (_, i) => `${JSON.stringify({ id: `c${from + i}`, plan: "pro" })}\n`).join("");
+
+const load = ({ call }: Running, text: string, query = "") =>
+  call("PUT", `/apps/default/consumers${query}`, { text, type: "application/jsonl" });
+
+const nothing = { epoch: "", position: 0, count: 0, unstored: 0 };
+
+/** Connects a gateway that holds these consumers, and nothing else. */
+function connect(running: Running, id: string, held: Partial<typeof nothing> = {}): Promise<GatewayDouble> {
+  const consumers = { ...nothing, ...held };
+  return connectGateway(running, id, { epoch: "", revision: 0, protocol: 3, consumers });
+}
+
+async function next(gateway: GatewayDouble): Promise<Message> {
+  return (await gateway.next("consumers" as never)) as Message;
+}
+
+function answer(gateway: GatewayDouble, { epoch, to }: Message, unstored = 0): void {
+  gateway.say({ type: "consumers", epoch, position: to, count: 0, unstored });
+}
+
+/** Takes everything that comes, until there is no more. */
+async function takeAll(gateway: GatewayDouble): Promise<Message[]> {
+  const taken: Message[] = [];
+  for (let more = true; more; ) {
+    const message = await next(gateway);
+    taken.push(message);
+    answer(gateway, message);
+    ({ more } = message);
+  }
+  return taken;
+}
+
+describe("a gateway", () => {
+  it("that holds none gets all in parts, and then each change alone", async () => {
+    const running = await startControlPlane();
+    await load(running, ids(0, 2_500));
+    await running.call("DELETE", "/apps/default/consumers/c7");
+    const gateway = await connect(running, "g1");
+    const taken = await takeAll(gateway);
+    expect(taken.map(({ from, to, fresh, more }) => [from, to, fresh, more])).toEqual([
+      [0, 1_001, true, true],
+      [1_001, 2_001, undefined, true],
+      [2_001, 2_501, undefined, false],
+    ]);
+    expect(taken.flatMap(({ lines }) => lines).filter((line) => line.startsWith("+"))).toHaveLength(2_499);
+    const overrides = { books: [{ name: "burst", algorithm: "fixed-window", quota: 1, window: "1s" }] };
+    await running.call("PUT", "/apps/default/consumers/c1", { body: { plan: "free", overrides } });
+    const changed = await next(gateway);
+    expect(changed).toMatchObject({ from: 2_501, to: 2_502, more: false });
+    expect(changed.lines).toEqual([`+default:c1\tfree\t${JSON.stringify(overrides)}`]);
+    // One is on its way until it is answered.
+    await running.call("DELETE", "/apps/default/consumers/c2");
+    await running.call("DELETE", "/apps/default/consumers/c3");
+    answer(gateway, changed);
+    expect(await next(gateway)).toMatchObject({ from: 2_502, to: 2_504, lines: ["-default:c2", "-default:c3"] });
+  });
+
+  it("that comes back gets what it lacks; one of another history begins anew", async () => {
+    const running = await startControlPlane();
+    await load(running, ids(0, 3));
+    const [{ epoch }] = (await takeAll(await connect(running, "g1"))) as [Message];
+    await running.call("DELETE", "/apps/default/consumers/c0");
+    expect(await next(await connect(running, "g1", { epoch, position: 2 }))).toMatchObject({
+      from: 2,
+      to: 4,
+      lines: ["+default:c2\tpro", "-default:c0"],
+    });
+    for (const held of [
+      { epoch: "another", position: 2 },
+      { epoch, position: 5 },
+    ]) {
+      const anew = await next(await connect(running, "g2", held));
+      expect(anew).toMatchObject({ from: 0, to: 4, fresh: true, lines: ["+default:c1\tpro", "+default:c2\tpro"] });
+    }
+  });
+
+  it("that was away for longer than deletions are remembered begins anew, and gets to the end", async () => {
+    let time = 1_800_000_000_000;
+    const running = await startControlPlane({}, { now: () => time });
+    await load(running, ids(0, 1_500));
+    const [{ epoch }] = (await takeAll(await connect(running, "g1"))) as [Message];
+    await running.call("DELETE", "/apps/default/consumers/c0");
+    await running.call("PUT", "/apps/default/consumers/c1499", { body: { plan: "free" } });
+    time += 31 * dayMs;
+    expect(await pruneConsumers(running.app.database, time)).toBe(false);
+    const taken = await takeAll(await connect(running, "g1", { epoch, position: 1_500 }));
+    expect(taken.map(({ from, to, fresh, more }) => [from, to, fresh, more])).toEqual([
+      [0, 1_001, true, true],
+      [1_001, 1_502, undefined, false],
+    ]);
+    const upToDate = await connect(running, "g2", { epoch, position: 1_501 });
+    expect(await next(upToDate)).toMatchObject({ from: 1_501, to: 1_502, lines: ["+default:c1499\tfree"] });
+  });
+
+  it("of an earlier version, or without memory for them, gets none, and nobody waits for it", async () => {
+    const running = await startControlPlane();
+    const old = await connectGateway(running, "old", { epoch: "", revision: 0, protocol: 2 });
+    const without = await connectGateway(running, "without", { epoch: "", revision: 0, protocol: 3 });
+    const beganMs = performance.now();
+    const { body } = await running.call("PUT", "/apps/default/consumers/ann?wait=30s", { body: { plan: "pro" } });
+    expect(body.applied).toEqual({ gateways: 2, acked: 0 });
+    expect(performance.now() - beganMs).toBeLessThan(20_000);
+    for (const { received } of [old, without]) expect(received.map(({ type }) => type)).not.toContain("consumers");
+    const { gateways } = (await running.call("GET", "/gateways")).body;
+    expect(gateways.map(({ consumers }: { consumers: unknown }) => consumers)).toEqual([null, null]);
+  });
+
+  it("is waited for until it has the change, and shown with what it lacks", async () => {
+    const running = await startControlPlane();
+    const gateway = await connect(running, "g1");
+    answer(gateway, await next(gateway));
+    const put = running.call("PUT", "/apps/default/consumers/ann?wait=30s", { body: { plan: "pro" } });
+    const message = await next(gateway);
+    expect((await running.call("GET", "/gateways")).body).toMatchObject({
+      consumersPosition: 1,
+      gateways: [{ consumers: { position: 0, lag: 1 } }],
+    });
+    answer(gateway, message, 4);
+    expect((await put).body.applied).toEqual({ gateways: 1, acked: 1 });
+    expect((await running.call("GET", "/gateways")).body.gateways).toMatchObject([
+      { alarm: "consumers-full", consumers: { position: 1, lag: 0, unstored: 4 } },
+    ]);
+    expect((await running.call("GET", "readyz")).body.alarms).toEqual([{ alarm: "consumers-full", gateways: 1 }]);
+  });
+
+  it("does not make the snapshot of policies grow", async () => {
+    const running = await startControlPlane();
+    const { bytes } = running.app.publisher.state;
+    await load(running, ids(0, 1_000));
+    await running.app.publisher.publish();
+    expect(running.app.publisher.state.bytes).toBe(bytes);
+    expect(running.app.publisher.current.revision).toBe(0);
+  });
+});
+
+describe("two control planes on one database", () => {
+  let server: DatabaseServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start({ hasty: true });
+  });
+  afterAll(() => server.remove());
+
+  it("push a change of one to the gateways of both within a second, and wait for both", async () => {
+    const common = { SLUICE_DATABASE_URL: await server.createDatabase() };
+    const [one, other] = [await startControlPlane(common), await startControlPlane(common)];
+    const near = await connect(one, "near");
+    const far = await connect(other, "far");
+    for (const gateway of [near, far]) answer(gateway, await next(gateway));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const beganMs = performance.now();
+    const put = one.call("PUT", "/apps/default/consumers/ann?wait=30s", { body: { plan: "pro" } });
+    answer(near, await next(near));
+    const message = await next(far);
+    expect(performance.now() - beganMs).toBeLessThan(1_000);
+    expect(message.lines).toEqual(["+default:ann\tpro"]);
+    answer(far, message);
+    expect((await put).body.applied).toEqual({ gateways: 2, acked: 2 });
+  });
+});

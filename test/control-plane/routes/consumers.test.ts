@@ -1,0 +1,261 @@
+// Consumers: made, changed and deleted one by one, listed by pages, and imported by a file. On every database, ids are what they are to
+// their bytes.
+
+import { describe, expect, it } from "vitest";
+import { type Answer, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+
+const nowMs = 1_800_000_000_000;
+const changedAt = new Date(nowMs).toISOString();
+const consumers = "/apps/shop/consumers";
+const burst = (quota: number) => [{ name: "burst", algorithm: "fixed-window", quota, window: "1s" }];
+
+async function start(): Promise<Running & { pass(ms: number): void }> {
+  let time = nowMs;
+  const running = await startControlPlane({}, { now: () => time });
+  await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+  const pass = (ms: number) => {
+    time += ms;
+  };
+  return { ...running, pass };
+}
+
+const at = (id: string) => `${consumers}/${encodeURIComponent(id)}`;
+const lines = (...documents: readonly object[]) => documents.map((one) => `${JSON.stringify(one)}\n`).join("");
+
+function load({ call }: Running, text: string, query = ""): Promise<Answer> {
+  return call("PUT", `${consumers}${query}`, { text, type: "application/jsonl" });
+}
+
+async function idsOf({ call }: Running, query = ""): Promise<string[]> {
+  const ids: string[] = [];
+  for (let after = ""; ; ) {
+    const { body } = await call("GET", `${consumers}?limit=2&after=${encodeURIComponent(after)}${query}`);
+    for (const { id } of body.consumers) ids.push(id);
+    if (body.next === undefined) return ids;
+    after = body.next;
+  }
+}
+
+const audited = async ({ call }: Running) =>
+  (await call("GET", "/audit?app=shop&limit=1000")).body.entries.filter(({ action }: { action: string }) =>
+    action.endsWith("consumer"),
+  );
+
+describe("a consumer", () => {
+  it("is made, read, changed and deleted, and each is audited", async () => {
+    const running = await start();
+    const { call } = running;
+    const put = await call("PUT", at("ann"), { body: { plan: "free" } });
+    expect([put.status, put.body]).toEqual([201, { id: "ann", plan: "free", changedAt, position: 1 }]);
+    const own = { plan: "pro", overrides: { books: burst(7) } };
+    const changed = await call("PUT", at("ann"), { body: own });
+    expect([changed.status, changed.body]).toEqual([200, { id: "ann", ...own, changedAt, position: 2 }]);
+    expect((await call("GET", at("ann"))).body).toEqual({ id: "ann", ...own, changedAt });
+    // What is there already is no change.
+    expect((await call("PUT", at("ann"), { body: own })).body.position).toBe(2);
+    expect((await call("DELETE", at("ann"))).body).toEqual({ position: 3 });
+    for (const method of ["GET", "DELETE"]) {
+      expect((await call(method, at("ann"))).body.code).toBe("consumer-not-found");
+    }
+    const entries = await audited(running);
+    expect(entries).toMatchObject([
+      { action: "delete-consumer", subject: "ann", before: own },
+      { action: "put-consumer", subject: "ann", before: { plan: "free" }, after: own },
+      { action: "put-consumer", subject: "ann", after: { plan: "free" } },
+    ]);
+  });
+
+  it("is tried out by a dry run, which stores nothing", async () => {
+    const running = await start();
+    const dry = await running.call("PUT", `${at("ann")}?dryRun=true`, { body: { plan: "free" } });
+    expect([dry.status, dry.body]).toMatchObject([200, { id: "ann", plan: "free", dryRun: true }]);
+    expect(await idsOf(running)).toEqual([]);
+    expect(await audited(running)).toEqual([]);
+    expect((await running.call("PUT", at("ann"), { body: { plan: "free" } })).body.position).toBe(1);
+  });
+
+  it("has an id of any printable text, which is another one if any of its bytes is", async () => {
+    const running = await start();
+    const ids = ["a", "A", "a ", " a", "á", "a\u0301", "a/b?c=d", "a%2Fb", "日本", "😀", "ß", "ss", "x".repeat(256)];
+    for (const id of ids) expect((await running.call("PUT", at(id), { body: { plan: "pro" } })).status).toBe(201);
+    expect((await idsOf(running)).sort()).toEqual([...ids].sort());
+    expect((await running.call("DELETE", at("a "))).status).toBe(200);
+    expect((await running.call("GET", at("a"))).body.id).toBe("a");
+    const { used } = (await running.call("GET", "/apps/shop")).body;
+    expect(used.consumers).toBe(ids.length - 1);
+  });
+
+  it.each([
+    ["an id of 257 bytes", at("é".repeat(129)), { plan: "pro" }, "consumer"],
+    ["no plan", at("ann"), {}, "plan"],
+    ["a plan that is no name", at("ann"), { plan: "Pro!" }, "plan"],
+    ["a field that there is not", at("ann"), { plan: "pro", note: "x" }, "note"],
+    ["overrides that are no limits", at("ann"), { plan: "pro", overrides: { books: [{ quota: 0 }] } }, "overrides"],
+    [
+      "a limit that no policy could have",
+      at("ann"),
+      { plan: "pro", overrides: { books: [{ name: "x", algorithm: "fixed-window", quota: 1 }] } },
+      "overrides.books[0].window",
+    ],
+    [
+      "limits of more than 4,096 bytes",
+      at("ann"),
+      {
+        plan: "pro",
+        overrides: Object.fromEntries(
+          Array.from({ length: 32 }, (_, i) => [
+            `p${i}`,
+            [...burst(1), ...burst(2).map((one) => ({ ...one, name: "other" }))],
+          ]),
+        ),
+      },
+      "overrides",
+    ],
+  ])("is refused with %s, and the error names the place", async (_, path, body, place) => {
+    const { call } = await start();
+    const answer = await call("PUT", path, { body });
+    expect([answer.status, answer.body.code]).toEqual([400, "invalid-request"]);
+    expect(answer.body.errors[0].path.startsWith(place), answer.body.detail).toBe(true);
+  });
+
+  it("counts towards the app's bound, and goes with its app", async () => {
+    const running = await start();
+    const { call } = running;
+    await call("PUT", "/apps/shop", { body: { bounds: { consumers: 1 } } });
+    await call("PUT", at("ann"), { body: { plan: "pro" } });
+    const { status, body } = await call("PUT", at("bob"), { body: { plan: "pro" } });
+    expect([status, body.code]).toEqual([409, "bound-exceeded"]);
+    expect(body.bounds).toEqual([{ bound: "consumers", of: "app", used: 1, allowed: 1, wanted: 1 }]);
+    expect((await call("PUT", at("ann"), { body: { plan: "free" } })).status).toBe(200);
+    expect((await call("DELETE", "/apps/shop")).status).toBe(200);
+    expect((await call("GET", at("ann"))).body.code).toBe("app-not-found");
+    await call("PUT", "/apps/shop", { body: { realm: {} } });
+    expect(await idsOf(running)).toEqual([]);
+    expect((await call("GET", "/apps/shop")).body.used.consumers).toBe(0);
+  });
+
+  it("is found by the beginning of its id, in which no character stands for others, and by its plan", async () => {
+    const running = await start();
+    await load(
+      running,
+      lines(
+        { id: "a%1", plan: "pro" },
+        { id: "a%2", plan: "free" },
+        { id: "ab1", plan: "pro" },
+        { id: "b", plan: "pro" },
+        { id: "b2", plan: "pro" },
+      ),
+    );
+    expect(await idsOf(running)).toEqual(["a%1", "a%2", "ab1", "b", "b2"]);
+    expect(await idsOf(running, "&prefix=a%25")).toEqual(["a%1", "a%2"]);
+    expect(await idsOf(running, "&prefix=a_")).toEqual([]);
+    expect(await idsOf(running, "&plan=pro")).toEqual(["a%1", "ab1", "b", "b2"]);
+    expect(await idsOf(running, "&plan=pro&prefix=b")).toEqual(["b", "b2"]);
+    expect((await running.call("GET", `${consumers}?limit=1`)).body.count).toBe(5);
+  });
+});
+
+describe("an import", () => {
+  it("creates, changes and leaves as they are, and with replace deletes the others; it is one entry of the audit trail", async () => {
+    const running = await start();
+    const first = await load(
+      running,
+      lines({ id: "a", plan: "free" }, { id: "b", plan: "free" }, { id: "c", plan: "pro" }),
+    );
+    expect([first.status, first.body]).toEqual([
+      200,
+      { done: 3, of: 3, created: 3, changed: 0, unchanged: 0, deleted: 0, position: 3 },
+    ]);
+    const second = await load(
+      running,
+      lines({ id: "a", plan: "free" }, { id: "c", plan: "free" }, { id: "d", plan: "pro" }),
+      "?replace=true",
+    );
+    expect(second.body).toEqual({ done: 3, of: 3, created: 1, changed: 1, unchanged: 1, deleted: 1, position: 6 });
+    expect(await idsOf(running)).toEqual(["a", "c", "d"]);
+    // One that was deleted comes back.
+    expect((await load(running, lines({ id: "b", plan: "pro" }))).body).toMatchObject({ created: 1, position: 7 });
+    expect((await running.call("GET", "/apps/shop")).body.used.consumers).toBe(4);
+    const { entries } = (await running.call("GET", "/audit?app=shop&action=import-consumers")).body;
+    expect(entries.map(({ after }: { after: object }) => after)).toEqual([
+      { lines: 1, created: 1, changed: 0, unchanged: 0, deleted: 0 },
+      { lines: 3, created: 1, changed: 1, unchanged: 1, deleted: 1 },
+      { lines: 3, created: 3, changed: 0, unchanged: 0, deleted: 0 },
+    ]);
+  });
+
+  it("stores nothing if a line is wrong, and names each such line", async () => {
+    const running = await start();
+    const text = `${lines({ id: "a", plan: "free" })}\n{"id":"b"}\n{"id":"a","plan":"pro"}\n{"id":"c","plan":"X"}\nnonsense\n`;
+    const { status, body } = await load(running, text);
+    expect([status, body.code]).toEqual([400, "malformed-body"]);
+    expect(body.errors.map(({ line, path }: { line: number; path: string }) => [line, path])).toEqual([
+      [3, "plan"],
+      [4, "id"],
+      [5, "plan"],
+      [6, ""],
+    ]);
+    expect(await idsOf(running)).toEqual([]);
+    expect((await load(running, lines({ id: "x", plan: "NO" }))).body.code).toBe("invalid-consumers");
+  });
+
+  it("deletes all only if that is meant", async () => {
+    const running = await start();
+    await load(running, lines({ id: "a", plan: "free" }));
+    expect((await load(running, "", "?replace=true")).body.code).toBe("malformed-body");
+    expect(await idsOf(running)).toEqual(["a"]);
+    expect((await load(running, "", "?replace=true&allowEmpty=true")).body).toMatchObject({ of: 0, deleted: 1 });
+    expect(await idsOf(running)).toEqual([]);
+  });
+
+  it("stops at the app's bound, and says so", async () => {
+    const running = await start();
+    await running.call("PUT", "/apps/shop", { body: { bounds: { consumers: 2 } } });
+    const three = lines({ id: "a", plan: "free" }, { id: "b", plan: "free" }, { id: "c", plan: "free" });
+    expect((await load(running, three)).body.code).toBe("bound-exceeded");
+    expect(await idsOf(running)).toEqual([]);
+  });
+
+  it("says with progress how far it is, line by line, and is the same in the end", async () => {
+    const running = await start();
+    const many = Array.from({ length: 1_201 }, (_, i) => ({ id: `c${i}`, plan: i % 2 === 0 ? "pro" : "free" }));
+    const response = await fetch(`${running.url}/api/v1${consumers}?progress=true&wait=1s`, {
+      method: "PUT",
+      body: lines(...many),
+      headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
+    });
+    expect(response.headers.get("content-type")).toMatch(/^application\/x-ndjson/);
+    const told = (await response.text())
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(told.at(-1)).toEqual({
+      done: 1_201,
+      of: 1_201,
+      created: 1_201,
+      changed: 0,
+      unchanged: 0,
+      deleted: 0,
+      position: 1_201,
+      applied: { gateways: 0, acked: 0 },
+    });
+    expect((await running.call("GET", `${consumers}?limit=1`)).body.count).toBe(1_201);
+  });
+
+  it("lets others be served meanwhile", async () => {
+    const running = await start();
+    const many = Array.from({ length: 20_000 }, (_, i) => ({ id: `c${i}`, plan: "pro" }));
+    let isOver = false;
+    const loading = load(running, lines(...many)).finally(() => {
+      isOver = true;
+    });
+    const waits: number[] = [];
+    while (!isOver) {
+      const beganMs = performance.now();
+      await running.call("GET", "/apps/shop");
+      waits.push(performance.now() - beganMs);
+    }
+    expect((await loading).body).toMatchObject({ created: 20_000 });
+    expect(waits.length).toBeGreaterThan(5);
+  });
+});

@@ -1,0 +1,200 @@
+// Consumers in two real gateways: a change is in force everywhere within a second, and a gateway that starts alone knows them all.
+
+import { existsSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
+import { until } from "../fixtures/servers/system.ts";
+
+const burst = (quota: number) => [{ name: "daily", algorithm: "fixed-window", quota, window: "366d" }];
+const books = {
+  match: { paths: ["/books"] },
+  key: ["header:x-user"],
+  plans: { free: burst(10), pro: burst(1_000) },
+  planBy: "consumer",
+  defaultPlan: "free",
+};
+
+let plane: Plane;
+const gateways: LoneGateway[] = [];
+const put = (id: string, body: object, query = "?wait=10s") =>
+  plane.call("PUT", `/apps/default/consumers/${encodeURIComponent(id)}${query}`, body);
+
+async function limitOf(gateway: LoneGateway, user: string): Promise<number> {
+  const { headers } = await ask(`${gateway.url}/books`, { headers: { "x-user": user } });
+  return Number(headers["x-ratelimit-limit"] ?? Number.NaN);
+}
+
+const limits = (user: string) => Promise.all(gateways.map((gateway) => limitOf(gateway, user)));
+
+beforeAll(async () => {
+  plane = await new Plane(await freePort(), {}).start();
+  for (const name of ["one", "two"]) gateways.push(await startGatewayOf(name, [plane.url]));
+  await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
+  const { status, body } = await plane.call("PUT", "/apps/default/policies/books?wait=10s", books);
+  expect([status, body.applied]).toMatchObject([201, { gateways: 2, acked: 2 }]);
+});
+afterAll(async () => {
+  for (const gateway of gateways) await gateway.stop();
+  await plane?.remove();
+});
+
+describe("a consumer", () => {
+  it("has the default plan until it has one, which is in force everywhere when the change is answered, and keeps what it used", async () => {
+    expect(await limits("ann")).toEqual([10, 10]);
+    const beganMs = performance.now();
+    expect((await put("ann", { plan: "pro" })).body.applied).toEqual({ gateways: 2, acked: 2 });
+    expect(performance.now() - beganMs).toBeLessThan(1_000);
+    expect(await limits("ann")).toEqual([1_000, 1_000]);
+    // It had one request before, and two with the others of this test.
+    const { headers } = await ask(`${gateways[0]?.url}/books`, { headers: { "x-user": "ann" } });
+    expect(headers["x-ratelimit-remaining"]).toBe("997");
+    expect(await limits("bob")).toEqual([10, 10]);
+    await plane.call("DELETE", "/apps/default/consumers/ann?wait=10s");
+    expect(await limits("ann")).toEqual([10, 10]);
+  });
+
+  it("may have limits of its own, in its plan or in one that the policy does not have", async () => {
+    await put("own", { plan: "pro", overrides: { books: burst(77), other: burst(1) } });
+    await put("odd", { plan: "nobody-has-this", overrides: { books: burst(55) } });
+    await put("else", { plan: "pro", overrides: { other: burst(1) } });
+    expect(await limits("own")).toEqual([77, 77]);
+    expect(await limits("odd")).toEqual([55, 55]);
+    expect(await limits("else")).toEqual([1_000, 1_000]);
+    await put("own", { plan: "pro" });
+    expect(await limits("own")).toEqual([1_000, 1_000]);
+  });
+
+  it("is known by all bytes of its id", async () => {
+    for (const id of ["a b", "日本:語", 'quote"d', "x".repeat(256)]) {
+      await put(id, { plan: "pro" });
+      const sent = Buffer.from(id).toString("latin1");
+      expect(await limits(sent), id).toEqual([1_000, 1_000]);
+      expect(await limits(`${sent}x`)).toEqual([10, 10]);
+    }
+  });
+
+  it("of another app is another one", async () => {
+    await plane.call("PUT", "/apps/shop", { realm: {} });
+    await plane.call("PUT", "/apps/shop/consumers/carl?wait=10s", { plan: "pro" });
+    expect(await limits("carl")).toEqual([10, 10]);
+  });
+
+  it("is asked for by the check API, and its counter shows the limits of its plan", async () => {
+    await put("asked", { plan: "pro" });
+    await limits("asked");
+    const { body } = await plane.call("GET", "/apps/default/counters?policy=books&key=asked");
+    expect(
+      body.gateways.map(({ limits: all }: { limits: { limit: number; remaining: number }[] }) => all),
+    ).toMatchObject([[{ limit: 1_000, remaining: 999 }], [{ limit: 1_000, remaining: 999 }]]);
+  });
+});
+
+describe("a gateway", () => {
+  it("that starts while the control plane is down knows its consumers, and learns the rest when that is back", async () => {
+    await put("kept", { plan: "pro" });
+    await put("left", { plan: "pro" });
+    await plane.call("DELETE", "/apps/default/consumers/left?wait=10s");
+    const [gateway] = gateways as [LoneGateway];
+    expect(existsSync(join(gateway.snapshotDir, "consumers.log"))).toBe(true);
+    await plane.kill();
+    await gateway.restart();
+    expect(await limitOf(gateway, "kept")).toBe(1_000);
+    expect(await limitOf(gateway, "left")).toBe(10);
+    expect(await gateway.metric("sluice_consumers_unstored")).toBe(0);
+    await plane.start();
+    await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
+    await put("late", { plan: "pro" });
+    expect(await limits("late")).toEqual([1_000, 1_000]);
+    expect(await gateway.metric("sluice_consumers")).toBe(
+      (await plane.call("GET", "metrics")).body.match(/^sluice_control_consumers (\d+)$/m)?.[1] * 1,
+    );
+  });
+
+  it("writes its log anew when it has grown long, and misses nothing", async () => {
+    const [gateway] = gateways as [LoneGateway];
+    const own = (quota: number) =>
+      Array.from({ length: 16 }, (_, i) => ({ ...burst(quota)[0], name: `${"n".repeat(50)}-${i}` }));
+    const overrides = (quota: number) => ({ books: [...burst(quota), ...own(1).slice(1)], other: own(1).slice(0, 8) });
+    const log = join(gateway.snapshotDir, "consumers.log");
+    const all = (quota: number) =>
+      Array.from({ length: 3_000 }, (_, i) =>
+        JSON.stringify({ id: `long-${i}`, plan: "pro", overrides: overrides(quota) }),
+      ).join("\n");
+    const load = async (quota: number) => {
+      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=20s`, {
+        method: "PUT",
+        body: all(quota),
+        headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
+      });
+      expect(await answer.json()).toMatchObject({ done: 3_000, applied: { gateways: 2, acked: 2 } });
+    };
+    for (const quota of [501, 502, 503, 504]) await load(quota);
+    const once = Buffer.byteLength(all(504));
+    expect(once).toBeGreaterThan(8_388_608);
+    // By then, all that came is four times as long.
+    await until("the log is short again", 20_000, () => statSync(log).size < 2.6 * once);
+    await put("after", { plan: "pro" });
+    await plane.kill();
+    await gateway.restart();
+    expect(await Promise.all(["long-0", "long-2999", "kept", "after"].map((user) => limitOf(gateway, user)))).toEqual([
+      504, 504, 1_000, 1_000,
+    ]);
+    await plane.start();
+    await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
+    await plane.call("DELETE", "/apps/default/consumers/after?wait=10s");
+    expect(await limits("after")).toEqual([10, 10]);
+  });
+
+  it("without memory for consumers gives all the default plan, and says what is missing", async () => {
+    const gateway = await LoneGateway.start({
+      policies: [{ name: "books", ...books }],
+      edit: (config) => config.replace(/\n *lua_shared_dict sluice_consumers[^\n]*/, ""),
+    });
+    try {
+      expect(await limitOf(gateway, "kept")).toBe(10);
+      expect(gateway.log).toContain("lua_shared_dict sluice_consumers 16m;");
+      expect(await gateway.metric("sluice_consumers")).toBeNaN();
+    } finally {
+      await gateway.stop();
+    }
+  });
+
+  it("whose memory is full evicts nobody, and says how many found no room", async () => {
+    const gateway = await LoneGateway.start({
+      env: {
+        SLUICE_GATEWAY_ID: "small",
+        SLUICE_GATEWAY_TOKEN: "test-gateway-token-0123456789",
+        SLUICE_CONTROL_URL: plane.url,
+      },
+      edit: (config) => config.replace(/sluice_consumers \d+m/, "sluice_consumers 256k"),
+    });
+    try {
+      await until("three gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 3);
+      const lines = Array.from({ length: 5_000 }, (_, i) => JSON.stringify({ id: `many-${i}`, plan: "pro" })).join(
+        "\n",
+      );
+      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=20s`, {
+        method: "PUT",
+        body: lines,
+        headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
+      });
+      expect(await answer.json()).toMatchObject({ done: 5_000, applied: { gateways: 3, acked: 3 } });
+      const unstored = await gateway.metric("sluice_consumers_unstored");
+      expect(unstored).toBeGreaterThan(1_000);
+      expect(await limitOf(gateway, "kept")).toBe(1_000);
+      expect(gateway.log).toContain("lua_shared_dict sluice_consumers is full");
+      const { alarms } = (await plane.call("GET", "readyz")).body;
+      expect(alarms).toContainEqual({ alarm: "consumers-full", gateways: 1 });
+      // Everybody who found room is there, and with the others it is all of them.
+      expect((await gateway.metric("sluice_consumers")) + unstored).toBe(
+        await (gateways[0] as LoneGateway).metric("sluice_consumers"),
+      );
+    } finally {
+      await gateway.stop();
+    }
+  });
+});

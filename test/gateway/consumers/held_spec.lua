@@ -1,0 +1,106 @@
+-- gateway/src/push/consumers.ts and gateway/src/consumers: what a gateway makes of messages with consumers, one after the other.
+
+local nginx = require("test.gateway.virtual.nginx")
+
+local function message(head, ...)
+  return { '{"type":"consumers",' .. head .. "}\n" .. table.concat({ ... }, "\n") .. "\n" }
+end
+
+-- A world of two workers, the first of which takes messages.
+local function taking(bytes)
+  local world = nginx.world({ workers = 2, redis = false, sizes = { sluice_consumers = bytes or 1048576 } })
+  world.run(50)
+  local push = world.workers[1].module("gateway.src.push.consumers")
+  local settings = { gatewayDir = "/nowhere/of-a-virtual-nginx/" }
+  local function take(pieces)
+    local answer
+    world.workers[1].call(function()
+      answer = push.takeConsumers(settings, pieces)
+    end)
+    world.run(300)
+    return answer
+  end
+  -- As the second worker sees it, which reads shared memory alone.
+  local function plan(id)
+    local found, overrides
+    world.workers[2].call(function()
+      found, overrides = world.workers[2].module("gateway.src.consumers.consumers").consumerOf("shop", id)
+    end)
+    return found, overrides
+  end
+  local function maintain()
+    world.workers[1].call(function()
+      push.maintainConsumers(settings, function()
+        return true
+      end)
+    end)
+    world.run(300)
+  end
+  return take, plan, maintain, world
+end
+
+describe("consumers", function()
+  it("are set, changed and removed, for every worker, and the answer has the position", function()
+    local take, plan = taking()
+    local head = '"epoch":"e1","from":0,"to":2,"fresh":true,"more":false'
+    local answer = take(message(head, "+shop:ann\tpro", '+shop:bob: x\tfree\t{"books":[]}'))
+    assert.same({ type = "consumers", epoch = "e1", position = 2, count = 2, unstored = 0 }, answer)
+    assert.equal("pro", plan("ann"))
+    assert.same({ "free", '{"books":[]}' }, { plan("bob: x") })
+    assert.is_nil(plan("carl"))
+    answer = take(message('"epoch":"e1","from":2,"to":4,"more":false', "+shop:ann\tfree", "-shop:bob: x"))
+    assert.same({ 4, 1 }, { answer.position, answer.count })
+    assert.equal("free", plan("ann"))
+    assert.is_nil(plan("bob: x"))
+  end)
+
+  it("of a message that does not follow what is held change nothing, and the answer says what is", function()
+    local take, plan = taking()
+    take(message('"epoch":"e1","from":0,"to":2,"fresh":true,"more":false', "+shop:ann\tpro"))
+    for _, head in ipairs({ '"epoch":"e1","from":1,"to":3,"more":false', '"epoch":"e2","from":2,"to":3,"more":false' }) do
+      local answer = take(message(head, "-shop:ann"))
+      assert.same({ "e1", 2 }, { answer.epoch, answer.position })
+      assert.equal("pro", plan("ann"))
+    end
+  end)
+
+  it("stay in force while a gateway begins anew, and those that did not come again are gone afterwards", function()
+    local take, plan, maintain = taking()
+    take(message('"epoch":"e1","from":0,"to":3,"fresh":true,"more":false', "+shop:ann\tpro", "+shop:bob\tpro", "+shop:eve\tpro"))
+    take(message('"epoch":"e2","from":0,"to":1,"fresh":true,"more":true', "+shop:ann\tfree"))
+    assert.same({ "free", "pro", "pro" }, { (plan("ann")), (plan("bob")), (plan("eve")) })
+    maintain()
+    assert.equal("pro", plan("bob"))
+    local answer = take(message('"epoch":"e2","from":1,"to":2,"more":false', "+shop:bob\tpro"))
+    -- It is not in force any more, even before it is deleted.
+    assert.same({ 2, 3 }, { answer.position, answer.count })
+    assert.same({ "free", "pro" }, { (plan("ann")), (plan("bob")) })
+    assert.is_nil(plan("eve"))
+    maintain()
+    answer = take(message('"epoch":"e2","from":2,"to":3,"more":false', "+shop:fay\tpro"))
+    assert.equal(3, answer.count)
+    assert.is_nil(plan("eve"))
+    assert.equal("pro", plan("fay"))
+  end)
+
+  it("that find no memory are counted, and evict nobody", function()
+    local take, plan, _, world = taking(16384)
+    local lines = {}
+    for i = 1, 400 do
+      lines[i] = ("+shop:%s-%d\tpro"):format(("n"):rep(60), i)
+    end
+    local answer = take(message('"epoch":"e1","from":0,"to":400,"fresh":true,"more":false', unpack(lines)))
+    assert.is_true(answer.unstored > 0, tostring(answer.unstored))
+    assert.equal(400, answer.count + answer.unstored)
+    assert.equal("pro", plan(("n"):rep(60) .. "-1"))
+    assert.equal(1, #world.logged("lua_shared_dict sluice_consumers is full"))
+  end)
+
+  it("in lines that say nothing are reported, and the others are taken", function()
+    local take, plan, _, world = taking()
+    local head = '"epoch":"e1","from":0,"to":4,"fresh":true,"more":false'
+    assert.equal(4, take(message(head, "shop:x\tpro", "+shop:ann\tpro", "+shop:no-plan", "-")).position)
+    assert.equal("pro", plan("ann"))
+    assert.equal(1, #world.logged("3 lines that say nothing"))
+  end)
+end)
