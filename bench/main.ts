@@ -14,6 +14,8 @@ import { controlPlane } from "./control-plane/main.ts";
 import { readControlPlaneOptions } from "./control-plane/options.ts";
 import { machineCpu } from "./cpu-time.ts";
 import { freePorts } from "./free-ports.ts";
+import { instructions } from "./instructions/main.ts";
+import { readInstructionsOptions } from "./instructions/options.ts";
 import { intake } from "./intake/main.ts";
 import { readIntakeOptions } from "./intake/options.ts";
 import { limiter } from "./limiter/main.ts";
@@ -184,6 +186,10 @@ function commandFor(name: string | undefined, args: readonly string[]): Command 
   if (name === "against") {
     const options = readAgainstOptions(args);
     return (started, nginx, luaDir) => against(started, nginx, luaDir, options);
+  }
+  if (name === "instructions") {
+    const options = readInstructionsOptions(args);
+    return (started, nginx, luaDir) => instructions(started, nginx, luaDir, options);
   }
   if (name === "control-plane") {
     const options = readControlPlaneOptions(args);

@@ -20,6 +20,10 @@ export interface Place {
   /** A port on which nothing listens: the gateway runs without its control plane. */
   readonly closedPort: number;
   readonly profile: boolean;
+  /** How long nginx may take until it answers. Absent: some seconds. */
+  readonly patienceMs?: number;
+  /** nginx is its own worker: a tool that watches it cannot follow it into another process. */
+  readonly isAlone?: true;
 }
 
 export interface NginxInstance {
@@ -44,10 +48,11 @@ export async function startNginx(
   writeFileSync(join(directory, "snapshot.json"), snapshotOf(instance.policies));
   writeFileSync(join(directory, "nginx.conf"), render(directory, instance, place));
 
+  const alone = place.isAlone === true ? " master_process off;" : "";
   const { pid, ended, stop } = processes.start({
     name: `nginx ${name}`,
     command: place.nginx.path,
-    args: ["-p", `${directory}/`, "-e", errorLog, "-c", join(directory, "nginx.conf"), "-g", "daemon off;"],
+    args: ["-p", `${directory}/`, "-e", errorLog, "-c", join(directory, "nginx.conf"), "-g", `daemon off;${alone}`],
     env: {
       ...process.env,
       SLUICE_GATEWAY_DIR: directory,
@@ -60,8 +65,8 @@ export async function startNginx(
     },
   });
   const url = `http://127.0.0.1:${place.port}`;
-  await Promise.race([untilAnswers(`${url}/bare`), ended]);
-  const workerPids = childrenOf(pid);
+  await Promise.race([untilAnswers(`${url}/bare`, place.patienceMs), ended]);
+  const workerPids = place.isAlone === true ? [pid] : childrenOf(pid);
   if (workerPids.length !== instance.workers) {
     throw new Error(`nginx ${name}: expected ${instance.workers} workers, got ${workerPids.length}`);
   }

@@ -52,14 +52,18 @@ const screenshotPackages: readonly SystemPackage[] = [
   { name: "fonts-wqy-microhei", file: "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc" },
 ];
 
+/** What counts instructions. */
+const instructionsPackages: readonly SystemPackage[] = [{ name: "valgrind", file: "/usr/bin/callgrind_control" }];
+
 const packagesFor = {
   run: [],
   test: testPackages,
+  instructions: [...testPackages, ...instructionsPackages],
   screenshots: [...testPackages, ...screenshotPackages],
 } as const satisfies Record<string, readonly SystemPackage[]>;
 
 /**
- * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `screenshots`: also fonts
+ * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `instructions`: also valgrind; `screenshots`: also fonts
  * @param nginx SLUICE_NGINX, if it is set
  * @throws SetupError with the command to run, if this process may not install packages
  */

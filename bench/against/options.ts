@@ -17,14 +17,25 @@ export interface AgainstOptions {
 }
 
 /** Variants in which Sluice decides. */
-const ours = variants.filter(({ path }) => path === "/sluice");
+export const ourVariants = variants.filter(({ path }) => path === "/sluice");
 
 const usage = `npm run bench -- against DIR [--only NAME,…] [--rounds 5] [--slices 8] [--connections 32]
-DIR is the gateway/dist of another checkout; NAME is one of ${ours.map(({ name }) => name).join(", ")}`;
+DIR is the gateway/dist of another checkout; NAME is one of ${ourVariants.map(({ name }) => name).join(", ")}`;
 
 /** @throws SetupError with what was expected and what came */
 export function readAgainstOptions(args: readonly string[]): AgainstOptions {
   const { values, positionals } = parse(args);
+  return {
+    luaDir: buildIn(positionals, usage),
+    variants: values.only === undefined ? ourVariants : ourVariantsNamed(values.only.split(",")),
+    rounds: integer("rounds", values.rounds, 5, 1000),
+    slices: integer("slices", values.slices, 8, 100),
+    connections: integer("connections", values.connections, 32, 4000),
+  };
+}
+
+/** @returns the directory of a build, which is all that the arguments name @throws SetupError */
+export function buildIn(positionals: readonly string[], usage: string): string {
   const [directory] = positionals;
   if (directory === undefined || positionals.length > 1) {
     throw new SetupError(`expected one directory, got ${positionals.length}\n${usage}`);
@@ -33,13 +44,12 @@ export function readAgainstOptions(args: readonly string[]): AgainstOptions {
   if (!existsSync(join(luaDir, "sluice.lua"))) {
     throw new SetupError(`${luaDir}: expected a build of the gateway, got a directory without sluice.lua\n${usage}`);
   }
-  return {
-    luaDir,
-    variants: values.only === undefined ? ours : values.only.split(",").map(named),
-    rounds: integer("rounds", values.rounds, 5, 1000),
-    slices: integer("slices", values.slices, 8, 100),
-    connections: integer("connections", values.connections, 32, 4000),
-  };
+  return luaDir;
+}
+
+/** @throws SetupError if a name is none of a variant in which Sluice decides */
+export function ourVariantsNamed(names: readonly string[]): readonly Variant[] {
+  return names.map(named);
 }
 
 function parse(args: readonly string[]) {
@@ -56,7 +66,7 @@ function parse(args: readonly string[]) {
 }
 
 function named(name: string): Variant {
-  const variant = ours.find((candidate) => candidate.name === name);
+  const variant = ourVariants.find((candidate) => candidate.name === name);
   if (variant === undefined) throw new SetupError(`expected the name of a variant of Sluice, got "${name}"\n${usage}`);
   return variant;
 }
