@@ -36,7 +36,16 @@ export async function instructions(
   const counted = { ...nginx, path: countingNginx(processes.directory, nginx) };
   const count = async (variant: Variant, build: string, directory: string) => {
     const [port = 0] = await freePorts(1);
-    const place = { nginx: counted, luaDir: directory, port, redisPort, closedPort, profile: false, patienceMs, isAlone } as const;
+    const place = {
+      nginx: counted,
+      luaDir: directory,
+      port,
+      redisPort,
+      closedPort,
+      profile: false,
+      patienceMs,
+      isAlone,
+    } as const;
     const started = await startNginx(processes, `${variant.instance}-${build}`, instances[variant.instance], place);
     const perRequest = await countFor(processes, variant, started, options.seconds);
     await started.stop();
