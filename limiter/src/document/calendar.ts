@@ -27,9 +27,9 @@ export function parseMonthAndDay(text: string): number | undefined {
   if (text.length !== 5 || text.charAt(2) !== "-") return undefined;
   const month = twoDigits(text, 0);
   const day = twoDigits(text, 3);
-  if (month === undefined || day === undefined || month < 1 || month > 12 || day < 1) return undefined;
-  // 2000 was a leap year.
-  return day <= daysIn(2000, month) ? month * 100 + day : undefined;
+  if (month === undefined || day === undefined || day < 1) return undefined;
+  const most = month === 2 ? 29 : daysOfMonth[month - 1];
+  return most !== undefined && day <= most ? month * 100 + day : undefined;
 }
 
 /** Moves a window to where `nowUs` is. @param transitions of the calendar's zone, at least one */
@@ -97,9 +97,8 @@ function datesAround(calendar: Calendar, transitions: readonly ZoneTransition[],
   const begin = (index: number) => momentOf(transitions, firstDay(calendar, index) * daySeconds);
   const shown = now + offsetAt(transitions, placeOf(transitions, now)) * 60;
   let index = indexOf(calendar, Math.floor(shown / daySeconds));
-  // Clocks that were put back may show a date that is over.
+  // Clocks that were put back over midnight show a date that is over.
   while (begin(index + 1) <= now) index += 1;
-  while (begin(index) > now) index -= 1;
   const start = begin(index);
   // Where clocks skip whole days, windows begin together: those in between are none.
   let before = index - 1;

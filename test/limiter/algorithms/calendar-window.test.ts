@@ -64,6 +64,29 @@ describe("a window of the calendar", () => {
     expect(counter.head).toEqual({ atUs: utcUs(2024, 3), count: 1 });
   });
 
+  test("holds what was counted, and gives nothing, if its quota was made smaller", () => {
+    const counter = monthly(5);
+    counter.ask(utcUs(2024, 2, 10), 4);
+    counter.rate = toldInFebruary(3);
+    expect(counter.ask(utcUs(2024, 2, 11))).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 19 * day });
+    expect(counter.ask(utcUs(2024, 2, 11), 3)).toMatchObject({ allowed: false, retryAfterUs: 19 * day });
+  });
+
+  test.each([
+    [utcUs(2024, 1), utcUs(2024, 1)],
+    [utcUs(2024, 2) - 1, utcUs(2024, 1)],
+    [utcUs(2024, 2), utcUs(2024, 2)],
+    [utcUs(2024, 4) - 1, utcUs(2024, 3)],
+    // Before and after these months, its beginning is not known.
+    [utcUs(2024, 4), utcUs(2024, 4)],
+    [utcUs(2024, 4) + 7, utcUs(2024, 4) + 7],
+    [utcUs(2024, 1) - 7, utcUs(2024, 1) - 7],
+  ])("at %i began at %i", (nowUs, startUs) => {
+    const counter = monthly();
+    counter.ask(nowUs);
+    expect(counter.head).toEqual({ atUs: startUs, count: 1 });
+  });
+
   test("is still the one before if the clock is behind the one that told where windows lie", () => {
     const counter = monthly();
     expect(counter.ask(utcUs(2024, 1, 31))).toMatchObject({ allowed: true, resetAfterUs: day });
@@ -100,6 +123,8 @@ describe("a window of the calendar", () => {
     counter.ask(utcUs(2024, 3), 2);
     expect(counter.ask(utcUs(2024, 3) - second)).toMatchObject({ allowed: true, remaining: 0 });
     expect(counter.head).toEqual({ atUs: utcUs(2024, 3), count: 3 });
+    // The time until the window ends that is counted, not the one that the clock shows.
+    expect(counter.ask(utcUs(2024, 3) - second)).toMatchObject({ allowed: false, retryAfterUs: 31 * day + second });
     expect(counter.ask(utcUs(2024, 3) - hour)).toMatchObject({ allowed: false, retryAfterUs: hour });
     expect(counter.head).toEqual({ atUs: utcUs(2024, 2), count: 3 });
   });
@@ -259,8 +284,9 @@ describe("a window that follows the calendar", () => {
   test("is asked where it is before the first decision, and when the time leaves it", () => {
     const window = following();
     const noon = utcUs(2024, 2, 10) + 12 * hour;
-    for (const nowUs of [noon, noon + 1, noon + 12 * hour - 1, noon + 12 * hour, noon]) followWindow(window, nowUs);
-    expect(followed).toEqual([noon, noon + 12 * hour, noon]);
+    const midnight = noon + 12 * hour;
+    for (const nowUs of [noon, noon + 1, midnight - 1, midnight, midnight, noon]) followWindow(window, nowUs);
+    expect(followed).toEqual([noon, midnight, noon]);
   });
 
   test("stays where it is told to be, if nobody knows the calendar", () => {
