@@ -56,6 +56,21 @@ describe("a window of the calendar", () => {
     expect(counter.head).toEqual({ atUs: utcUs(2024, 2), count: 3 });
   });
 
+  test("has nothing left, and not less, when its quota was lowered; what the whole quota admits is told when to come back", () => {
+    const counter = monthly(3);
+    counter.ask(utcUs(2024, 2, 10), 3);
+    counter.rate = toldInFebruary(2);
+    expect(counter.ask(utcUs(2024, 2, 11), 2)).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 19 * day });
+  });
+
+  test("is the one that begins at this µs, also if it is the first or behind the last that is known", () => {
+    const first = monthly();
+    expect(first.ask(utcUs(2024, 1))).toMatchObject({ allowed: true, resetAfterUs: 31 * day });
+    first.ask(utcUs(2024, 3, 31), 2);
+    expect(first.ask(utcUs(2024, 4))).toMatchObject({ allowed: true, remaining: 0 });
+    expect(first.head).toEqual({ atUs: utcUs(2024, 3), count: 3 });
+  });
+
   test("begins anew with the next one, to the µs, and tells how long that one lasts", () => {
     const counter = monthly();
     counter.ask(utcUs(2024, 2, 10), 3);
