@@ -38,8 +38,8 @@ const redisScripts: readonly RedisScript[] = [
   { name: "charge_deferred", file: "src/redis-scripts/charge-deferred.ts", function: "chargeDeferredCounters" },
   { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
-  // A window of the calendar is written as a fixed-window, and has an algorithm of its own.
-  ...[...algorithms, "calendar-window"].map((algorithm) => ({
+  // A window of the calendar is written as a fixed-window, and a bucket with a slow start as a token-bucket. Both have an algorithm of their own.
+  ...[...algorithms, "calendar-window", "shaped-bucket"].map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,
     file: "src/redis-scripts/charge-batch.ts",
     function: "chargeBatch",

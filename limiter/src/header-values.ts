@@ -13,7 +13,8 @@ export function rateLimitPolicyItem(name: string, rate: Rate): string {
   const quota = `"${name}";q=${capacity(rate)}`;
   if (rate.algorithm === "concurrency") return `${quota};qu="concurrent-requests"`;
   if (rate.windowUs === endless || rate.algorithm === "calendar-window") return quota;
-  const isBucket = rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket";
+  const isBucket =
+    rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "shaped-bucket";
   return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
 }
 

@@ -51,7 +51,7 @@ it("docs/policies.md's examples are policies, or limits of one", async () => {
   const examples = [...withoutRecipes(read("docs/policies.md")).matchAll(/```yaml\n(.*?)```/gs)].map(
     ([, example]) => example as string,
   );
-  expect(examples).toHaveLength(11);
+  expect(examples).toHaveLength(13);
   for (const example of examples) {
     expect(validatePolicy({ name: "example", ...parse(example) }).problems, example).toEqual([]);
   }

@@ -5,8 +5,8 @@ import { admitsAll, type Counter, chargeAll } from "../../limiter/src/algorithms
 import { concurrency, renewSlots } from "../../limiter/src/algorithms/concurrency.ts";
 import { emptyDecision } from "../../limiter/src/algorithms/decision.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../limiter/src/algorithms/memory-ring.ts";
-import { describe, keepsEntries, type Rate, rateOf, refund } from "../../limiter/src/algorithms/rate.ts";
-import { entriesOf, momentsAround, numbersReported, type Player, type TraceLimit } from "./trace.ts";
+import { describe, keepsEntries, type Rate, rateOf, refund, slides } from "../../limiter/src/algorithms/rate.ts";
+import { beginningOf, entriesOf, momentsAround, numbersReported, type Player, type TraceLimit } from "./trace.ts";
 
 interface Kept extends MemoryCounter, Counter {
   before: number[];
@@ -28,6 +28,9 @@ export function memoryPlayer(): Player {
       before[3] = counter.length;
       before[4] = counter.start;
       before[5] = counter.offset;
+      // A shaped-bucket that steps back writes its only entry.
+      before[6] = counter.ticks[0] ?? 0;
+      before[7] = counter.starts[0] ?? 0;
     }
   }
 
@@ -41,6 +44,9 @@ export function memoryPlayer(): Player {
     counter.length = before[3] as number;
     counter.start = before[4] as number;
     counter.offset = before[5] as number;
+    if (slides(counter.rate)) return;
+    counter.ticks[0] = before[6] as number;
+    counter.starts[0] = before[7] as number;
   }
 
   function tell(index: number, nowUs: number, reportedNumbers: number[]): void {
@@ -108,7 +114,8 @@ export function memoryPlayer(): Player {
       const counter = counters[limit] as Kept;
       into.push(counter.atUs);
       into.push(counter.count);
-      if (keepsEntries(counter.rate)) entriesOf(counter.rate.tickUs, counter, memoryRing, into);
+      if (slides(counter.rate)) entriesOf(counter.rate.tickUs, counter, memoryRing, into);
+      else if (keepsEntries(counter.rate)) beginningOf(counter, memoryRing, into);
     },
   };
 }

@@ -122,8 +122,10 @@ return function(trace)
     cells.loadRing(counter)
     into[#into + 1] = counter.atUs
     into[#into + 1] = counter.count
-    if rates.keepsEntries(counter.rate) then
+    if rates.slides(counter.rate) then
       trace.entriesOf(counter.rate.tickUs, counter, cells.cellRing, into)
+    elseif rates.keepsEntries(counter.rate) then
+      trace.beginningOf(counter, cells.cellRing, into)
     end
   end
 

@@ -40,11 +40,17 @@ return function(redis, trace)
   local function edit(newLimits)
     limits = newLimits
     for i, limit in ipairs(limits) do
-      local size = limit.algorithm == "sliding-window" and limit.precisionUs or limit.burst
-      texts[i] = { limit.algorithm, whole(limit.quota), whole(limit.windowUs), whole(size) }
+      local algorithm, size = limit.algorithm, whole(limit.burst)
+      if limit.initial then
+        algorithm = "shaped-bucket"
+        size = size .. "/" .. whole(limit.initial) .. "/" .. whole(limit.warmUpUs)
+      elseif algorithm == "sliding-window" then
+        size = whole(limit.precisionUs)
+      end
+      texts[i] = { algorithm, whole(limit.quota), whole(limit.windowUs), size }
     end
     -- A single counter uses the script of its algorithm, if there is one.
-    local name = "charge_" .. limits[1].algorithm:gsub("-", "_")
+    local name = "charge_" .. texts[1][1]:gsub("-", "_")
     if #limits == 1 and redis.scripts[name] then
       chargeName = name
       chargeArgv = { texts[1][2], texts[1][3], texts[1][4] }
@@ -157,7 +163,11 @@ return function(redis, trace)
       state.atUs = atUs
       state.first, state.length, state.capacity, state.start, state.offset =
         redis.unpack("<I4I4I4I4I4", text, headBytes + 1)
-      trace.entriesOf(tickUsOf(limit), state, ring, into)
+      if limit.initial then
+        trace.beginningOf(state, ring, into)
+      else
+        trace.entriesOf(tickUsOf(limit), state, ring, into)
+      end
     end
   end
 

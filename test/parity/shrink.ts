@@ -2,7 +2,17 @@
 
 import fc from "fast-check";
 import type { Runtime } from "./runtimes.ts";
-import { algorithms, ask, edit, numbersOfEvent, numbersReported, peek, refund, renew } from "./trace.ts";
+import {
+  algorithms,
+  ask,
+  edit,
+  numbersOfEvent,
+  numbersOfLimit,
+  numbersReported,
+  peek,
+  refund,
+  renew,
+} from "./trace.ts";
 
 interface TraceLimit {
   readonly algorithm: number;
@@ -10,6 +20,9 @@ interface TraceLimit {
   readonly windowMs: number;
   /** The burst of a bucket, or the number of blocks of a sliding-window. */
   readonly size: number;
+  /** Only those of a shaped-bucket matter. */
+  readonly initial: number;
+  readonly warmUpMs: number;
 }
 
 type TraceEvent = readonly [kind: number, a: number, b: number, c: number];
@@ -129,6 +142,8 @@ function stories({ limits }: Story): fc.Arbitrary<Story> {
     quota: units,
     windowMs: fc.integer({ min: 1, max: longestWindowMs }),
     size: units,
+    initial: fc.integer({ min: 0, max: maxUnits }),
+    warmUpMs: fc.oneof(nothing, fc.integer({ min: 1_000, max: 86_400_000 })),
   });
   return fc.record({
     startUs: fc.integer({ min: earliestUs, max: Number.MAX_SAFE_INTEGER }),
@@ -149,25 +164,38 @@ function isLegal({ limits, events }: Story): boolean {
 
 function storyOf(trace: readonly number[]): Story {
   const [startUs = 0, count = 0] = trace;
-  const rows: number[][] = [];
-  for (let at = 2; at < trace.length; at += numbersOfEvent) rows.push(trace.slice(at, at + numbersOfEvent));
-  const limits = rows.slice(0, count).map(([algorithm = 0, quota = 1, windowUs = 0, size = 1]) => ({
-    algorithm,
-    quota,
-    windowMs: windowUs / 1_000,
-    size: algorithm === slidingWindow ? windowUs / size : size,
-  }));
+  const eventsAt = 2 + count * numbersOfLimit;
+  const limits = rowsOf(trace.slice(2, eventsAt), numbersOfLimit).map(
+    ([algorithm = 0, quota = 1, windowUs = 0, size = 1, initial = 0, warmUpUs = 0]) => ({
+      algorithm,
+      quota,
+      windowMs: windowUs / 1_000,
+      size: algorithm === slidingWindow ? windowUs / size : size,
+      initial,
+      warmUpMs: warmUpUs / 1_000,
+    }),
+  );
   // Adding 0 removes -0, which fast-check never makes.
-  const events = rows.slice(count).map((row) => row.map((number) => number + 0) as unknown as TraceEvent);
+  const events = rowsOf(trace.slice(eventsAt), numbersOfEvent).map(
+    (row) => row.map((number) => number + 0) as unknown as TraceEvent,
+  );
   return { startUs, limits, events };
 }
 
+function rowsOf(numbers: readonly number[], length: number): number[][] {
+  const rows: number[][] = [];
+  for (let at = 0; at < numbers.length; at += length) rows.push(numbers.slice(at, at + length));
+  return rows;
+}
+
 function traceOf({ startUs, limits, events }: Story): number[] {
-  const numbers = limits.flatMap(({ algorithm, quota, windowMs, size }) => [
+  const numbers = limits.flatMap(({ algorithm, quota, windowMs, size, initial, warmUpMs }) => [
     algorithm,
     quota,
     windowMs * 1_000,
     algorithm === slidingWindow ? (windowMs * 1_000) / size : size,
+    initial,
+    warmUpMs * 1_000,
   ]);
   return [startUs, limits.length, ...numbers, ...events.flat()];
 }
@@ -200,10 +228,11 @@ async function reportedNumbers(node: Runtime, other: Runtime, story: Story): Pro
   });
   const expected = await node.replay(trace);
   const lines = [`${other.name} differs from node. The shortest trace that shows it begins at ${startUs} µs:`];
-  for (const { algorithm, quota, windowMs, size } of limits) {
+  for (const { algorithm, quota, windowMs, size, initial, warmUpMs } of limits) {
     const name = algorithms[algorithm] as string;
     const more = name.endsWith("bucket") ? `, burst ${size}` : algorithm === slidingWindow ? `, in ${size} blocks` : "";
-    lines.push(`  ${name}: ${quota} per ${windowMs} ms${more}`);
+    const shape = name === "shaped-bucket" ? `, initial ${initial}, warmUp ${warmUpMs} ms` : "";
+    lines.push(`  ${name}: ${quota} per ${windowMs} ms${more}${shape}`);
   }
   for (const [i, event] of events.entries()) {
     const here = expected[i] as number[];

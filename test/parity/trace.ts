@@ -2,8 +2,8 @@
 // Lua in the others. So it imports nothing that would have to exist there, its numbers are whole, and its products stay below
 // 2^53.
 //
-// A trace is a list of numbers: the time at which it begins, how many limits are charged together, four numbers per limit
-// (algorithm, quota, window, burst or precision), then four per event:
+// A trace is a list of numbers: the time at which it begins, how many limits are charged together, six numbers per limit
+// (algorithm, quota, window, burst or precision, and initial and warm-up, which only a shaped-bucket has), then four per event:
 //
 //   0 ask      µs since the event before, cost
 //   1 peek     µs since the event before, cost
@@ -17,11 +17,14 @@ import type { Rate } from "../../limiter/src/algorithms/rate.ts";
 type Algorithm = Rate["algorithm"];
 
 export interface TraceLimit {
-  algorithm: Algorithm;
+  algorithm: Exclude<Algorithm, "shaped-bucket">;
   quota: number;
   windowUs: number;
   burst: number;
   precisionUs: number;
+  /** Only those of a shaped-bucket, which a limit calls a token-bucket. */
+  initial?: number;
+  warmUpUs?: number;
 }
 
 /** A runtime's access to its counters. Reported are six numbers per limit, as the Redis script replies them. */
@@ -54,12 +57,14 @@ export const algorithms: readonly Algorithm[] = [
   "leaky-bucket",
   "concurrency",
   "calendar-window",
+  "shaped-bucket",
 ];
+const shaped = 7;
 /** The family of groups of any algorithms; each other family has one algorithm. */
-export const mixed = 7;
+export const mixed = 8;
 
 export const numbersReported = 6;
-const numbersOfLimit = 4;
+export const numbersOfLimit = 6;
 export const numbersOfEvent = 4;
 export const ask = 0;
 export const peek = 1;
@@ -100,7 +105,10 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
     // Some fixed windows never end. Steps go by a window that does.
     const isLifetime = algorithm === 1 && below(8) === 0;
     append(trace, algorithm, quota, isLifetime ? lifetimeUs : windowUs, size);
-    const room = algorithm === 0 ? size : algorithm === 4 ? Math.min(size + 1, maxUnits) : quota;
+    trace.push(algorithm === shaped ? randomInitial(size) : 0);
+    trace.push(algorithm === shaped ? randomWarmUpUs((windowUs / quota) * 60) : 0);
+    const room =
+      algorithm === 0 || algorithm === shaped ? size : algorithm === 4 ? Math.min(size + 1, maxUnits) : quota;
     capacity = Math.min(capacity, room);
     shortest = Math.min(shortest, windowUs);
     slowest = Math.max(slowest, Math.min(windowUs / quota, 10000000000000));
@@ -192,6 +200,7 @@ export function play(player: Player, trace: readonly number[], reported: number[
         const limit = limits[first] as TraceLimit;
         limit.quota = second;
         limit.burst = trace[at + 3] as number;
+        keepLegal(limit);
         player.edit(limits);
       }
     } else {
@@ -271,13 +280,26 @@ export function entriesOf(tickUs: number, counter: CounterState, ring: Ring, int
 function limitAt(trace: readonly number[], at: number): TraceLimit {
   const algorithm = algorithms[trace[at] as number] as Algorithm;
   const size = trace[at + 3] as number;
-  return {
-    algorithm,
+  const limit: TraceLimit = {
+    algorithm: algorithm === "shaped-bucket" ? "token-bucket" : algorithm,
     quota: trace[at + 1] as number,
     windowUs: trace[at + 2] as number,
     burst: size,
     precisionUs: algorithm === "sliding-window" ? size : 0,
   };
+  if (algorithm === "shaped-bucket") {
+    limit.initial = trace[at + 4] as number;
+    limit.warmUpUs = trace[at + 5] as number;
+    keepLegal(limit);
+  }
+  return limit;
+}
+
+/** A shaped-bucket refills within a hundred years, and begins with no more than it holds. */
+function keepLegal(limit: TraceLimit): void {
+  if (limit.initial === undefined) return;
+  limit.burst = Math.max(1, Math.min(limit.burst, Math.floor((limit.quota * 3153600000000000) / limit.windowUs)));
+  limit.initial = Math.min(limit.initial, limit.burst);
 }
 
 function append(trace: number[], a: number, b: number, c: number, d: number): void {
@@ -286,6 +308,13 @@ function append(trace: number[], a: number, b: number, c: number, d: number): vo
   trace[length + 1] = b;
   trace[length + 2] = c;
   trace[length + 3] = d;
+}
+
+/** Appends the moment at which a shaped-bucket began and its warm-up in ms, if it still warms. */
+export function beginningOf(counter: CounterState, ring: Ring, into: number[]): void {
+  if (counter.length === 0) return;
+  into.push(ring.tickAt(counter, counter.first) * wrap + ring.startAt(counter, counter.first));
+  into.push(counter.offset);
 }
 
 /** Mixes a number into the digest in halves, so that nothing exceeds 2^53. */
@@ -316,6 +345,20 @@ function randomUnits(): number {
   if (choice === 0) return maxUnits;
   if (choice < 5) return 1 + below(12);
   return magnitude(maxUnits, 31);
+}
+
+function randomInitial(burst: number): number {
+  const choice = below(4);
+  if (choice === 0) return 0;
+  return choice === 1 ? burst : Math.floor(burst / (1 + below(8)));
+}
+
+/** @param us in which a few dozen units refill, so that many traces see the end of their warm-up @returns whole ms */
+function randomWarmUpUs(us: number): number {
+  const choice = below(5);
+  if (choice === 0) return 0;
+  const ms = choice === 1 ? magnitude(86400000, 27) : Math.floor(us / 1000);
+  return Math.max(1000, Math.min(86400000, ms)) * 1000;
 }
 
 function randomWindowMs(): number {

@@ -17,6 +17,8 @@ export interface VectorLimit {
   readonly burst?: number;
   readonly precision?: string;
   readonly ttl?: string;
+  readonly initial?: number;
+  readonly warmUp?: string;
 }
 
 /** What is reported of one limit, and what is stored of it afterwards. */
@@ -59,6 +61,7 @@ export interface ExpectedProblem {
 }
 
 export const vectorFiles = [
+  "shaped-bucket",
   "token-bucket",
   "fixed-window",
   "sliding-window",
@@ -119,7 +122,10 @@ export function readVectors<Name extends keyof VectorFiles>(name: Name): VectorF
   return JSON.parse(readFileSync(join(import.meta.dirname, "../vectors", `${name}.json`), "utf8"));
 }
 
-export function limitOf({ algorithm, quota, window, burst, precision, ttl }: VectorLimit, name = "default"): Limit {
+export function limitOf(
+  { algorithm, quota, window, burst, precision, ttl, initial, warmUp }: VectorLimit,
+  name = "default",
+): Limit {
   const windowUs = window === "lifetime" ? lifetimeWindowUs : (parseDuration((window ?? ttl) as string) as number);
   const precisionUs = precision === undefined ? windowUs / 10 : (parseDuration(precision) as number);
   return {
@@ -129,6 +135,8 @@ export function limitOf({ algorithm, quota, window, burst, precision, ttl }: Vec
     windowUs,
     burst: burst ?? quota,
     precisionUs: algorithm === "sliding-window" ? precisionUs : 0,
+    ...(initial === undefined ? {} : { initial }),
+    ...(warmUp === undefined ? {} : { warmUpUs: parseDuration(warmUp) as number }),
   };
 }
 
@@ -136,8 +144,10 @@ export function limitOf({ algorithm, quota, window, burst, precision, ttl }: Vec
 export function traceOf({ limit, limits = [limit as VectorLimit], startUs, steps }: Vector): number[] {
   const trace = [startUs, limits.length];
   for (const one of limits) {
-    const { algorithm, quota, windowUs, burst, precisionUs } = limitOf(one);
-    trace.push(algorithms.indexOf(algorithm), quota, windowUs, precisionUs === 0 ? burst : precisionUs);
+    const { algorithm, quota, windowUs, burst, precisionUs, initial, warmUpUs } = limitOf(one);
+    const counting = initial === undefined && warmUpUs === undefined ? algorithm : "shaped-bucket";
+    trace.push(algorithms.indexOf(counting), quota, windowUs, precisionUs === 0 ? burst : precisionUs);
+    trace.push(initial ?? burst, warmUpUs ?? 0);
   }
   const asksSince = (step: number, at: number) => steps.slice(step - 1, at).filter(isAsk).length;
   for (const [at, step] of steps.entries()) {

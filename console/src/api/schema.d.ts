@@ -543,6 +543,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -573,6 +580,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -670,6 +684,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -742,6 +763,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -772,6 +800,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -869,6 +904,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -941,6 +983,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -971,6 +1020,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1068,6 +1124,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1190,6 +1253,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -1220,6 +1290,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1317,6 +1394,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1389,6 +1473,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -1419,6 +1510,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1516,6 +1614,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1676,6 +1781,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -1706,6 +1818,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1803,6 +1922,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -1875,6 +2001,13 @@ export interface paths {
                             timezone?: string;
                             anchor?: number | string;
                             burst?: number;
+                            initial?: number;
+                            /**
+                             * @example 500ms
+                             * @example 30s
+                             * @example 1d
+                             */
+                            warmUp?: string;
                             /**
                              * @example 500ms
                              * @example 30s
@@ -1905,6 +2038,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -2002,6 +2142,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -2737,6 +2884,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -2772,6 +2926,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -2890,6 +3051,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -2924,6 +3092,13 @@ export interface paths {
                                 timezone?: string;
                                 anchor?: number | string;
                                 burst?: number;
+                                initial?: number;
+                                /**
+                                 * @example 500ms
+                                 * @example 30s
+                                 * @example 1d
+                                 */
+                                warmUp?: string;
                                 /**
                                  * @example 500ms
                                  * @example 30s
@@ -4341,6 +4516,13 @@ export interface components {
                 timezone?: string;
                 anchor?: number | string;
                 burst?: number;
+                initial?: number;
+                /**
+                 * @example 500ms
+                 * @example 30s
+                 * @example 1d
+                 */
+                warmUp?: string;
                 /**
                  * @example 500ms
                  * @example 30s
@@ -4371,6 +4553,13 @@ export interface components {
                     timezone?: string;
                     anchor?: number | string;
                     burst?: number;
+                    initial?: number;
+                    /**
+                     * @example 500ms
+                     * @example 30s
+                     * @example 1d
+                     */
+                    warmUp?: string;
                     /**
                      * @example 500ms
                      * @example 30s
@@ -4468,6 +4657,13 @@ export interface components {
                     timezone?: string;
                     anchor?: number | string;
                     burst?: number;
+                    initial?: number;
+                    /**
+                     * @example 500ms
+                     * @example 30s
+                     * @example 1d
+                     */
+                    warmUp?: string;
                     /**
                      * @example 500ms
                      * @example 30s

@@ -6,6 +6,9 @@ export const expectations: Readonly<Record<string, string>> = {
   "at least {}, for two requests: a lease for one saves no call to Redis":
     "至少 {}（两个请求）：只够一个请求的租约不能节省 Redis 调用",
   "at least {}, what refills in {}": "至少 {}，即 {} 内补充的数量",
+  "at most {}, the burst": "至多 {}（burst 的值）",
+  "at most {}, what refills in a hundred years, where there is initial or warmUp":
+    "至多 {}，即一百年内补充的数量（设置了 initial 或 warmUp 时）",
   "at most {}, the max": "至多 {}（max 的值）",
   "at most {}, which is all that {} ever holds": "至多 {}，这是 {} 的最大容量",
   "a cost that is known before the response": "在响应之前已知的消耗量",
@@ -75,6 +78,10 @@ export const expectations: Readonly<Record<string, string>> = {
   "no such field": "没有此字段",
   "nothing, or scope cluster: a node asks nobody who could fail": "不填，或作用域 cluster：单节点不依赖可能失效的服务",
   "nothing, or scope cluster: a node waits for nobody": "不填，或作用域 cluster：单节点不需要等待",
+  "nothing: {} has no {}, because only a token-bucket has units to begin with":
+    "不填：{} 没有 {}，因为只有 token-bucket 有起始数量",
+  "nothing: {} has no {}, because only a token-bucket refills at a rate":
+    "不填：{} 没有 {}，因为只有 token-bucket 按速率补充",
   "nothing: {} has no {}": "不填：{} 没有 {}",
   nothing: "无",
   "one of {}": "以下之一：{}",

@@ -18,7 +18,8 @@ import {
 import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
-import { keepsEntries, lifetimeUs, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { keepsEntries, lifetimeUs, type Rate, unshapedRateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { shapedBucket } from "../../../limiter/src/algorithms/shaped-bucket.ts";
 
 declare const redis: {
   call(this: void, command: "TIME"): [seconds: string, micros: string];
@@ -68,12 +69,13 @@ export function redisTimeUs(): number {
 
 /**
  * @param at index in ARGV of quota (units), window (µs), and burst (units) or precision (µs); of a calendar-window the four moments between
- * which windows lie, in µs since the epoch
+ * which windows lie, in µs since the epoch; of a shaped-bucket "burst/initial/warmUp" (units, units, µs)
  */
 export function rateFrom(algorithm: string, argv: string[], at: number): Rate {
   if (algorithm === "calendar-window") return calendarFrom(argv, at);
+  if (algorithm === "shaped-bucket") return shapedFrom(argv, at);
   const size = tonumber(argv[at + 2]) as number;
-  return rateOf({
+  return unshapedRateOf({
     algorithm: algorithm as Algorithm,
     quota: tonumber(argv[at]) as number,
     windowUs: tonumber(argv[at + 1]) as number,
@@ -95,6 +97,17 @@ function calendarFrom(argv: string[], at: number): CalendarWindow {
     endUs: tonumber(end) as number,
     nextEndUs: tonumber(nextEnd) as number,
   };
+}
+
+function shapedFrom(argv: string[], at: number): Rate {
+  const [burst, initial, warmUpUs] = string.match(argv[at + 2] as string, "^(%d+)/(%d+)/(%d+)$");
+  return shapedBucket(
+    tonumber(argv[at]) as number,
+    tonumber(argv[at + 1]) as number,
+    tonumber(burst) as number,
+    tonumber(initial) as number,
+    tonumber(warmUpUs) as number,
+  );
 }
 
 /** Returns a counter that has not been loaded. */

@@ -11,6 +11,7 @@ import { admitsCalendarWindow, type CalendarWindow, endAfterUs } from "./calenda
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
 import { type Decision, emptyDecision } from "./decision.ts";
 import { admits, charge, describe, type Rate } from "./rate.ts";
+import { enterClock, type ShapedBucket, timeAt } from "./shaped-bucket.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
 import { admitsTokenBucket, type Bucket, overdrawTokenBucket } from "./token-bucket.ts";
 
@@ -78,6 +79,7 @@ export function chargeDeferred(rate: Rate, state: CounterState, ring: Ring, from
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return chargeBucketDeferred(rate, state, fromUs, units);
   }
+  if (rate.algorithm === "shaped-bucket") return chargeShapedDeferred(rate, state, ring, fromUs, units);
   if (rate.algorithm === "calendar-window") return chargeCalendarDeferred(rate, state, fromUs, units);
   const periodUs = rate.algorithm === "fixed-window" ? rate.windowUs : (rate.ticks + 1) * rate.tickUs;
   const decision = emptyDecision();
@@ -116,6 +118,9 @@ export function chargeUpTo(rate: Rate, state: CounterState, ring: Ring, nowUs: n
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return overdrawTokenBucket(rate, state, nowUs, units);
   }
+  if (rate.algorithm === "shaped-bucket") {
+    return overdrawTokenBucket(rate, state, enterClock(rate, state, ring, nowUs), units);
+  }
   const decision = emptyDecision();
   describe(rate, state, ring, nowUs, 1, admits(rate, state, ring, nowUs, 1), decision);
   const taken = Math.min(units, decision.remaining);
@@ -134,6 +139,17 @@ function chargeBucketDeferred(rate: Bucket, state: CounterState, fromUs: number,
   // A started µs counts as a whole one.
   const waitUs = state.atUs - fromUs - fullUs + Math.ceil((state.count - fullRest) / quota);
   return Math.min(fromUs + Math.max(waitUs, 0), latestUs);
+}
+
+function chargeShapedDeferred(
+  rate: ShapedBucket,
+  state: CounterState,
+  ring: Ring,
+  fromUs: number,
+  units: number,
+): number {
+  const paidAtUs = chargeBucketDeferred(rate, state, enterClock(rate, state, ring, fromUs), units);
+  return Math.min(timeAt(state, ring, paidAtUs), latestUs);
 }
 
 /**

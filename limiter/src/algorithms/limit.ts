@@ -33,4 +33,8 @@ export interface Limit {
   readonly precisionUs: number;
   /** Of a fixed-window whose windows are not all of one length. */
   readonly calendar?: Calendar;
+  /** Units with which a token-bucket begins. Absent: its burst. */
+  readonly initial?: number;
+  /** How long the rate of a token-bucket grows from a third of its quota to all of it. Absent: it does not grow. */
+  readonly warmUpUs?: number;
 }

@@ -13,11 +13,20 @@ import {
 } from "./fixed-window.ts";
 import { type LeakyBucket, leakyBucket, leakyBucketDelayUs } from "./leaky-bucket.ts";
 import type { Limit } from "./limit.ts";
+import {
+  admitsShapedBucket,
+  describeShapedBucket,
+  needsBeginning,
+  refundShapedBucket,
+  type ShapedBucket,
+  shapedBucket,
+} from "./shaped-bucket.ts";
 import { slidingLog } from "./sliding-log.ts";
 import {
   admitsSliding,
   chargeSliding,
   describeSliding,
+  needsRing,
   refundSliding,
   type SlidingWindow,
   slidingLifetimeUs,
@@ -32,9 +41,24 @@ import {
 } from "./token-bucket.ts";
 
 /** A limit that is prepared for deciding. */
-export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow | CalendarWindow;
+export type Rate = TokenBucket | LeakyBucket | FixedWindow | SlidingWindow | CalendarWindow | ShapedBucket;
 
-export function rateOf({ algorithm, quota, windowUs, burst, precisionUs }: Omit<Limit, "name">): Rate {
+export function rateOf(limit: Omit<Limit, "name">): Rate {
+  const { algorithm, quota, windowUs, burst, initial, warmUpUs } = limit;
+  if (algorithm === "token-bucket" && (initial !== undefined || warmUpUs !== undefined)) {
+    return shapedBucket(quota, windowUs, burst, initial ?? burst, warmUpUs ?? 0);
+  }
+  return unshapedRateOf(limit);
+}
+
+/** Does the same for a limit with neither `initial` nor `warmUp`. */
+export function unshapedRateOf({
+  algorithm,
+  quota,
+  windowUs,
+  burst,
+  precisionUs,
+}: Omit<Limit, "name" | "initial" | "warmUpUs">): Rate {
   if (algorithm === "token-bucket") return tokenBucket(quota, windowUs, burst);
   if (algorithm === "fixed-window") return fixedWindow(quota, windowUs);
   if (algorithm === "leaky-bucket") return leakyBucket(quota, windowUs, burst);
@@ -50,12 +74,13 @@ export function admits(rate: Rate, state: CounterState, ring: Ring, nowUs: numbe
   }
   if (rate.algorithm === "fixed-window") return admitsFixedWindow(rate, state, nowUs, cost);
   if (rate.algorithm === "calendar-window") return admitsCalendarWindow(rate, state, nowUs, cost);
+  if (rate.algorithm === "shaped-bucket") return admitsShapedBucket(rate, state, ring, nowUs, cost);
   return admitsSliding(rate, state, ring, nowUs, cost);
 }
 
 /** Charges the request that `admits` has just admitted. */
 export function charge(rate: Rate, state: CounterState, ring: Ring): void {
-  if (keepsEntries(rate)) {
+  if (slides(rate)) {
     chargeSliding(rate, state, ring);
   } else {
     state.atUs = state.nextAtUs;
@@ -80,6 +105,8 @@ export function refund(
     refundTokenBucket(rate, state, nowUs, chargedAtUs, cost);
   } else if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
     refundFixedWindow(state, chargedAtUs, cost);
+  } else if (rate.algorithm === "shaped-bucket") {
+    refundShapedBucket(rate, state, ring, nowUs, chargedAtUs, cost);
   } else {
     refundSliding(rate, state, ring, chargedAtUs, cost);
   }
@@ -106,13 +133,15 @@ export function describe(
     if (allowed) decision.delayUs = leakyBucketDelayUs(rate, state, nowUs, cost);
   } else if (rate.algorithm === "calendar-window") {
     describeCalendarWindow(rate, state, nowUs, cost, decision);
+  } else if (rate.algorithm === "shaped-bucket") {
+    describeShapedBucket(rate, state, ring, nowUs, cost, decision);
   } else {
     describeSliding(rate, state, ring, nowUs, cost, decision);
   }
 }
 
 /** Returns whether counters of this rate have a ring of entries beside the head. */
-export function keepsEntries(rate: Rate): rate is SlidingWindow {
+export function keepsEntries(rate: Rate): rate is SlidingWindow | ShapedBucket {
   // The comparisons come in the order of `admits`, so that LuaJIT does not repeat those that it has made there.
   return !(
     rate.algorithm === "token-bucket" ||
@@ -122,14 +151,26 @@ export function keepsEntries(rate: Rate): rate is SlidingWindow {
   );
 }
 
+/** Returns whether the entries are those of a sliding algorithm. */
+export function slides(rate: Rate): rate is SlidingWindow {
+  return keepsEntries(rate) && rate.algorithm !== "shaped-bucket";
+}
+
+/** Returns whether deciding needs entries. A store that keeps them apart from the head need not fetch them otherwise. */
+export function needsEntries(rate: Rate, state: CounterState, nowUs: number, cost: number): boolean {
+  if (!keepsEntries(rate)) return false;
+  return rate.algorithm === "shaped-bucket" ? needsBeginning(rate) : needsRing(rate, state, nowUs, cost);
+}
+
 /** Returns the most units that can be had at once. */
 export function capacity(rate: Rate): number {
-  return rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" ? rate.burst : rate.quota;
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") return rate.burst;
+  return rate.algorithm === "shaped-bucket" ? rate.burst : rate.quota;
 }
 
 /** Returns the burst or the precision that the rate was made with, whichever its algorithm has; else 0. */
 export function sizeOf(rate: Rate): number {
-  if (rate.algorithm === "token-bucket") return rate.burst;
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "shaped-bucket") return rate.burst;
   if (rate.algorithm === "leaky-bucket") return rate.burst - 1;
   return rate.algorithm === "sliding-window" ? rate.tickUs : 0;
 }
@@ -141,5 +182,7 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
   }
   // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border.
   if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") return rate.windowUs * 2;
+  // A full one is not like one that was never used. Its own clock is never behind time, so it is full by then.
+  if (rate.algorithm === "shaped-bucket") return Math.max(state.atUs - nowUs, 0) + 1 + rate.idleUs;
   return slidingLifetimeUs(rate, state, nowUs);
 }

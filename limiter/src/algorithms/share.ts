@@ -9,6 +9,7 @@
 import type { CounterState, Ring } from "./counter-state.ts";
 import { leakyBucket } from "./leaky-bucket.ts";
 import { admits, capacity, charge, keepsEntries, type Rate } from "./rate.ts";
+import { beginShapedBucket, clockOf, type ShapedBucket, shapedBucket } from "./shaped-bucket.ts";
 import { type SlidingWindow, slidingOf } from "./sliding-window.ts";
 import { owesAtLeast, tokenBucket } from "./token-bucket.ts";
 
@@ -35,6 +36,11 @@ export function shareOf(rate: Rate, shares: number, cost: number): Rate {
     const burst = Math.floor(capacity(rate) / shares);
     return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
   }
+  if (rate.algorithm === "shaped-bucket") {
+    const burst = Math.max(cost, Math.floor(rate.burst / shares));
+    const initial = Math.floor(rate.initial / shares);
+    return shapedBucket(Math.max(1, share), rate.windowUs, burst, initial, rate.warmUpUs);
+  }
   if (rate.algorithm === "leaky-bucket") {
     return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
   }
@@ -59,11 +65,20 @@ export function beginShare(rate: Rate, state: CounterState, ring: Ring, known: L
     owesAtLeast(rate, state, untilUs, rate.burst);
     return state.atUs !== atUs || state.count !== count;
   }
+  if (rate.algorithm === "shaped-bucket") return beginShapedShare(rate, state, ring, untilUs);
   // Slots come back with the requests that hold them. The share of a window that is fixed is a bucket.
   if (rate.algorithm === "concurrency" || !keepsEntries(rate)) return false;
   if (isBegun(rate, state, untilUs)) return false;
   useEvenly(rate, state, ring, untilUs);
   return true;
+}
+
+/** A share that has not begun is cold: how warm the counter in Redis was is not known here. */
+function beginShapedShare(rate: ShapedBucket, state: CounterState, ring: Ring, untilUs: number): boolean {
+  const { atUs, count } = state;
+  if (atUs === 0 && count === 0) beginShapedBucket(rate, state, ring, untilUs, 0);
+  else owesAtLeast(rate, state, clockOf(state, ring, untilUs), rate.burst);
+  return state.atUs !== atUs || state.count !== count;
 }
 
 /**

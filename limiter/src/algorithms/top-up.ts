@@ -5,7 +5,8 @@
 
 import type { CounterState, Ring } from "./counter-state.ts";
 import { refundFixedWindow } from "./fixed-window.ts";
-import { admits, keepsEntries, type Rate } from "./rate.ts";
+import { admits, type Rate, slides } from "./rate.ts";
+import { refundShapedBucket } from "./shaped-bucket.ts";
 import { takeNewest } from "./sliding-window.ts";
 import { refundTokenBucket } from "./token-bucket.ts";
 
@@ -13,10 +14,12 @@ import { refundTokenBucket } from "./token-bucket.ts";
 export function topUp(rate: Rate, state: CounterState, ring: Ring, nowUs: number, units: number): void {
   // Drops what no longer counts, and follows a clock that stepped back.
   admits(rate, state, ring, nowUs, 1);
-  if (keepsEntries(rate)) {
+  if (slides(rate)) {
     takeNewest(state, ring, units);
   } else if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
     if (state.atUs === state.nextAtUs) refundFixedWindow(state, state.atUs, units);
+  } else if (rate.algorithm === "shaped-bucket") {
+    refundShapedBucket(rate, state, ring, nowUs, state.atUs, Math.min(units, rate.burst));
   } else {
     refundTokenBucket(rate, state, nowUs, state.atUs, Math.min(units, rate.burst));
   }

@@ -13,7 +13,7 @@ const digitBase = 64;
 /**
  * Returns floor(a × b ÷ divisor) and the remainder, without ever forming a × b.
  *
- * Exact for whole a < 2^36, b < 2^46 and divisor < 2^46 while the quotient is below 2^53; a larger quotient is rounded as doubles
+ * Exact for whole a < 2^37, b < 2^46 and divisor < 2^46 while the quotient is below 2^53; a larger quotient is rounded as doubles
  * are. Products that fit need a single multiplication.
  */
 export function multiplyDivide(a: number, b: number, divisor: number): Quotient {

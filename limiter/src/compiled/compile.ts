@@ -3,6 +3,7 @@
 import { calendarWindow } from "../algorithms/calendar-window.ts";
 import type { Calendar, Limit } from "../algorithms/limit.ts";
 import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
+import type { ShapedBucket } from "../algorithms/shaped-bucket.ts";
 import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -248,6 +249,7 @@ export function policyOf({ name, policy, limits, match, written }: CompiledPolic
 
 /** Returns the numbers that a rate was made with, which is not of the calendar. */
 function limitOf(name: string, rate: Rate): Limit {
+  if (rate.algorithm === "shaped-bucket") return shapedLimitOf(name, rate);
   const { quota, windowUs } = rate;
   const algorithm = rate.algorithm as Limit["algorithm"];
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
@@ -259,6 +261,13 @@ function limitOf(name: string, rate: Rate): Limit {
     burst: isBucket ? sizeOf(rate) : quota,
     precisionUs: isBucket ? 0 : sizeOf(rate),
   };
+}
+
+function shapedLimitOf(name: string, { quota, windowUs, burst, initial, warmUpUs }: ShapedBucket): Limit {
+  const limit: Mutable<Limit> = { name, algorithm: "token-bucket", quota, windowUs, burst, precisionUs: 0 };
+  if (initial !== burst) limit.initial = initial;
+  if (warmUpUs > 0) limit.warmUpUs = warmUpUs;
+  return limit;
 }
 
 function writtenOf({ limits, match, plans, overrides, exempt, schedule }: Policy): Written | undefined {
@@ -396,8 +405,9 @@ function compileLimits(limits: readonly Limit[], prefix: string, zones: Zones): 
 
 function compileLimit(limit: Limit, prefix: string, zones: Zones): Mutable<CompiledLimit> {
   const suffix = counterSuffix(limit);
-  const { algorithm, quota, windowUs, burst, precisionUs, calendar } = limit;
-  const rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
+  const { algorithm, quota, windowUs, burst, precisionUs, initial, warmUpUs, calendar } = limit;
+  let rateName = `${algorithm} ${quota} ${windowUs} ${burst} ${precisionUs}`;
+  if (initial !== undefined || warmUpUs !== undefined) rateName += ` ${initial} ${warmUpUs}`;
   const rate =
     calendar === undefined
       ? (rates.known[rateName] ?? shared(rates, rateName, () => rateOf(limit)))

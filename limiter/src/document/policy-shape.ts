@@ -73,6 +73,8 @@ export const algorithms: readonly string[] = [
 ];
 
 export const limitDuration: Shape = { kind: "duration", min: "1ms", max: "366d" };
+export const initialShape: Shape & { kind: "integer" } = { kind: "integer", min: 0, max: maxUnits };
+export const warmUpDuration: Shape = { kind: "duration", min: "1s", max: "1d" };
 /** The window of a total that never comes back by itself. */
 export const lifetime = "lifetime";
 /** What `window` may be. The algorithm decides whether it may be a lifetime, or one of the calendar. */
@@ -134,6 +136,15 @@ const limit: Shape = {
     burst: {
       shape: unitsShape,
       description: "Capacity of a token-bucket, or how many may wait in a leaky-bucket, in units. Absent: the quota.",
+    },
+    initial: {
+      shape: initialShape,
+      description: "Units with which a token-bucket begins that was never used, 0 to its burst. Absent: the burst.",
+    },
+    warmUp: {
+      shape: warmUpDuration,
+      description:
+        "How long the rate of a token-bucket grows when it begins: from a third of quota per window to all of it, for what must warm up first. Absent: it has all of it at once.",
     },
     precision: {
       shape: limitDuration,

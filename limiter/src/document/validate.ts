@@ -20,6 +20,7 @@ import {
   algorithms,
   anchor,
   byConsumer,
+  initialShape,
   isName,
   lifetime,
   limitDuration,
@@ -48,6 +49,7 @@ const mostBlocks = 1000;
 const blocksUnlessSaid = 10;
 const ttlUnlessSaid = "60s";
 const maxDelayUnlessSaid = "60s";
+const hundredYearsUs = 3_153_600_000_000_000;
 const onLimitUnlessSaid = onLimitFrom({});
 const noTexts: readonly string[] = [];
 const noHeaders = emptyTable<readonly string[]>();
@@ -237,6 +239,7 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
         });
     }
     checkFieldsOfAlgorithm(limit, inner, findings);
+    checkInitial(limit, inner, findings);
     checkLifetime(limit, document, inner, findings);
     checkCalendar(limit, inner, findings);
     checkPrecision(limit, inner, findings);
@@ -468,8 +471,10 @@ function checkCost(document: Json, findings: Findings): void {
 const algorithmsOfWindows = algorithms.filter((algorithm) => algorithm !== "concurrency");
 
 /** Fields of a limit that only some algorithms have. */
-const fieldsOfAlgorithms = [
+const fieldsOfAlgorithms: readonly { field: string; of: readonly string[]; why?: string }[] = [
   { field: "burst", of: ["token-bucket", "leaky-bucket"] },
+  { field: "initial", of: ["token-bucket"], why: "only a token-bucket has units to begin with" },
+  { field: "warmUp", of: ["token-bucket"], why: "only a token-bucket refills at a rate" },
   { field: "precision", of: ["sliding-window"] },
   { field: "maxDelay", of: ["leaky-bucket"] },
   { field: "ttl", of: ["concurrency"] },
@@ -484,15 +489,43 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
     addProblem(findings, { path: `${path}.window`, expected: expectation(limitWindow), got: "nothing" });
   }
   if (!isAlgorithm(algorithm)) return;
-  for (const { field, of } of fieldsOfAlgorithms) {
+  for (const { field, of, why } of fieldsOfAlgorithms) {
     if (limit[field] !== undefined && !of.includes(algorithm)) {
+      const reason = why === undefined ? "" : `, because ${why}`;
       addProblem(findings, {
         path: `${path}.${field}`,
-        expected: `nothing: ${algorithm} has no ${field}`,
+        expected: `nothing: ${algorithm} has no ${field}${reason}`,
         got: describeValue(limit[field]),
       });
     }
   }
+}
+
+/** Where a bucket does not begin full, its counters hold moments that are so far ahead, and these must stay exact. */
+function checkInitial(limit: Json, path: string, findings: Findings): void {
+  const { initial } = limit;
+  const burst = capacityOf(limit);
+  if (limit["algorithm"] !== "token-bucket" || burst === undefined) return;
+  if (fits(initialShape, initial) && (initial as number) > burst) {
+    addProblem(findings, {
+      path: `${path}.initial`,
+      expected: `at most ${burst}, the burst`,
+      got: describeValue(initial),
+    });
+  }
+  if (initial === undefined && limit["warmUp"] === undefined) return;
+  const { quota, window } = limit;
+  if (!fits(unitsShape, quota) || !fits(limitDuration, window)) return;
+  const longest = Math.max(
+    1,
+    Math.floor(((quota as number) * hundredYearsUs) / (parseDuration(window as string) as number)),
+  );
+  if (burst <= longest) return;
+  addProblem(findings, {
+    path: `${path}.burst`,
+    expected: `at most ${longest}, what refills in a hundred years, where there is initial or warmUp`,
+    got: `${burst}`,
+  });
 }
 
 /** A lifetime's total must outlast restarts, and is used up rather than paid later. */
@@ -826,14 +859,21 @@ function limitFrom(limit: Json, mostCost: number): Limit {
     precisionUs =
       precision === undefined ? windowUs / blocksUnlessSaid : (parseDuration(precision as string) as number);
   }
-  return {
-    name: (limit["name"] ?? "default") as string,
+  const burst =
+    algorithm === "leaky-bucket" ? queueOf(limit, windowUs, mostCost) : ((limit["burst"] ?? quota) as number);
+  const { initial, warmUp } = limit;
+  const name = (limit["name"] ?? "default") as string;
+  const made: { -readonly [Name in keyof Limit]: Limit[Name] } = {
+    name,
     algorithm,
     quota,
     windowUs,
-    burst: algorithm === "leaky-bucket" ? queueOf(limit, windowUs, mostCost) : ((limit["burst"] ?? quota) as number),
+    burst,
     precisionUs,
   };
+  if (initial !== undefined && initial !== burst) made.initial = initial as number;
+  if (warmUp !== undefined) made.warmUpUs = parseDuration(warmUp as string) as number;
+  return made;
 }
 
 function calendarLimitFrom(limit: Json, unit: CalendarUnit, quota: number): Limit {

@@ -6,6 +6,7 @@ import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable, leastLeasedUs } from "../lease/ledger.ts";
+import { formatDuration } from "./duration.ts";
 import type { Override, Policy } from "./policy.ts";
 import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
 
@@ -92,9 +93,12 @@ function hindranceOf(limit: Limit, cost: number): Problem | undefined {
   };
 }
 
-function tooShort({ algorithm, quota, windowUs, burst, precisionUs }: Limit): Problem {
+function tooShort({ algorithm, quota, windowUs, burst, precisionUs, warmUpUs }: Limit): Problem {
   const leastUs = leastLeasedUs(leaseParameters);
   const leastMs = leastUs / 1000;
+  if (warmUpUs !== undefined) {
+    return { path: "warmUp", expected: `nothing${inVain}`, got: `"${formatDuration(warmUpUs)}"` };
+  }
   if (algorithm === "token-bucket") {
     const refilled = Math.ceil((quota * leastUs) / windowUs);
     const expected = `at least ${refilled}, what refills in ${leastMs}ms${inVain}`;

@@ -17,6 +17,7 @@ import type { CounterState, Ring } from "../algorithms/counter-state.ts";
 import { emptyDecision } from "../algorithms/decision.ts";
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import { charge, describe, type Rate, refund } from "../algorithms/rate.ts";
+import type { ShapedBucket } from "../algorithms/shaped-bucket.ts";
 import { owesAtLeast, refillUs } from "../algorithms/token-bucket.ts";
 import { maxExact } from "../algorithms/wide-multiply.ts";
 
@@ -100,7 +101,9 @@ export function leastLeasedUs(parameters: LeaseParameters): number {
  */
 export function isLeasable(rate: Rate, parameters: LeaseParameters): boolean {
   const leastUs = leastLeasedUs(parameters);
-  if (rate.algorithm === "token-bucket") return rate.burst * rate.windowUs >= rate.quota * leastUs;
+  if (rate.algorithm === "token-bucket" || isLeasableShape(rate)) {
+    return rate.burst * rate.windowUs >= rate.quota * leastUs;
+  }
   // A lifetime's total is spent once. Units that a lost gateway takes with it would be lost for good.
   if (rate.algorithm === "fixed-window") return rate.windowUs >= leastUs && rate.windowUs !== lifetimeWindowUs;
   if (rate.algorithm === "calendar-window") return true;
@@ -129,14 +132,23 @@ export function unitsElsewhere(ledger: Ledger, place: number, nowUs: number): nu
  * unchanged. A second call changes nothing.
  */
 export function oweWhatIsOut(ledger: Ledger, rate: Rate, state: CounterState, nowUs: number): void {
-  if (rate.algorithm === "token-bucket") {
+  if (rate.algorithm === "token-bucket" || isLeasableShape(rate)) {
+    // A counter that its store has lost does not begin full either.
+    const isLost = rate.algorithm === "shaped-bucket" && state.atUs === 0 && state.count === 0;
+    const missing = isLost ? rate.burst - rate.initial : 0;
     for (let i = 0; i < ledger.count; i++) {
       const holding = ledger.holdings[i] as Holding;
       // Until this moment, none of the units that were out then had refilled.
       const atUs = Math.min(holding.expiryUs, nowUs);
-      owesAtLeast(rate, state, atUs, unitsOut(ledger, atUs));
+      const units = unitsOut(ledger, atUs);
+      if (units > 0) owesAtLeast(rate, state, atUs, units + missing);
     }
   }
+}
+
+/** While a bucket warms, its clock is not that of the ledger. */
+function isLeasableShape(rate: Rate): rate is ShapedBucket {
+  return rate.algorithm === "shaped-bucket" && rate.warmUpUs === 0;
 }
 
 /**
@@ -264,7 +276,7 @@ export function ledgerLifetimeUs(ledger: Ledger, counters: readonly Counter[], c
   let owedUs = 0;
   for (let i = 0; i < count; i++) {
     const { rate } = counters[i] as Counter;
-    if (rate.algorithm === "token-bucket") owedUs = Math.max(owedUs, refillUs(rate, units));
+    if (rate.algorithm === "token-bucket" || isLeasableShape(rate)) owedUs = Math.max(owedUs, refillUs(rate, units));
   }
   return lastUs - nowUs + owedUs + 1;
 }

@@ -33,9 +33,12 @@ export function windowMoments(window: CalendarWindow, whole: (this: void, number
 }
 
 /**
- * Returns what every script is given about a limit, after its algorithm and before the cost: quota, window in µs, burst or precision.
+ * Returns what every script is given about a limit, after its algorithm and before the cost: quota, window in µs, and its size. That is the
+ * burst or the precision; of a shaped-bucket, a text of its burst, initial and warmUp in µs: "100/0/30000000".
  * Windows of the calendar have their moments besides (`windowMoments`).
  */
-export function scriptNumbers(rate: Rate): [quota: number, windowUs: number, size: number] {
-  return [rate.quota, rate.windowUs, sizeOf(rate)];
+export function scriptNumbers(rate: Rate): [quota: number, windowUs: number, size: number | string] {
+  const { quota, windowUs } = rate;
+  if (rate.algorithm !== "shaped-bucket") return [quota, windowUs, sizeOf(rate)];
+  return [quota, windowUs, `${rate.burst}/${rate.initial}/${rate.warmUpUs}`];
 }

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import type { Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import { memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
-import { admits, capacity, keepsEntries, lifetimeUs, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { admits, capacity, slides as isSliding, lifetimeUs, rateOf } from "../../../limiter/src/algorithms/rate.ts";
 import { needsRing } from "../../../limiter/src/algorithms/sliding-window.ts";
 import {
   capacityOf,
@@ -350,7 +350,7 @@ describe("a store that keeps the ring separately", () => {
       fc.assert(
         fc.property(crowdedTraces(algorithm, 100), fc.nat(3), (trace, refunds) => {
           const counter = new Counter(rateOf(trace.limit));
-          if (!keepsEntries(counter.rate)) throw new Error(`${algorithm} keeps no entries`);
+          if (!isSliding(counter.rate)) throw new Error(`${algorithm} keeps no entries`);
           let i = 0;
           for (const { nowUs, cost } of moments(trace)) {
             if (!needsRing(counter.rate, counter.state, nowUs, cost)) {

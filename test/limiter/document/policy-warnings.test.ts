@@ -13,6 +13,7 @@ describe("a warning about a setting without effect", () => {
     expect(warningsOf(policyNamed("p", { limits: [fast], scope: "node", consistency: "exact" }))).toEqual([]);
     expect(warningsOf(policyNamed("p", { limits: [fast], onStoreFailure: "local" }))).toEqual([]);
     expect(warningsOf(leased(fast, { onStoreFailure: "deny" }))).toEqual([]);
+    expect(warningsOf(leased({ ...fast, initial: 0 }))).toEqual([]);
     expect(warningsOf(leased({ ...fast, quota: 2, window: "1m" }, { cost: { from: "header:c" } }))).toEqual([]);
   });
 
@@ -35,6 +36,8 @@ describe("a warning about a setting without effect", () => {
 
   it.each([
     [{ ...fast, burst: 199 }, "burst", `at least 200, what refills in 500ms${inVain}`, "199"],
+    [{ ...fast, initial: 0, warmUp: "30s" }, "warmUp", `nothing${inVain}`, '"30s"'],
+    [{ ...fast, initial: 0, burst: 199 }, "burst", `at least 200, what refills in 500ms${inVain}`, "199"],
     [{ algorithm: "fixed-window", quota: 9, window: "499ms" }, "window", `at least 500ms${inVain}`, "499ms"],
     [{ algorithm: "fixed-window", quota: 9, window: "lifetime" }, "window", `a duration${inVain}`, '"lifetime"'],
     [{ algorithm: "sliding-window", quota: 9, window: "4s" }, "precision", `at least 500ms${inVain}`, "400ms"],

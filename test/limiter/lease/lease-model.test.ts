@@ -168,7 +168,7 @@ const breaks: readonly Break[] = [
   {
     name: "a bucket refills while units are out",
     file: "ledger",
-    line: "      owesAtLeast(rate, state, atUs, unitsOut(ledger, atUs));\n",
+    line: "      if (units > 0) owesAtLeast(rate, state, atUs, units + missing);\n",
     becomes: "",
   },
   {

@@ -39,8 +39,9 @@ export function refusing(states: readonly LimitState[], limits: readonly PolicyL
       const known = limits.find((one) => one.name === name);
       if (known?.algorithm === "concurrency" || limit < cost || resetAfter === null)
         return { limit: name, atMostSeconds: undefined };
-      // A bucket fills evenly; a counter of a window has its units again when it is like new, at the latest.
-      const fills = known?.algorithm === "token-bucket" || known?.algorithm === "leaky-bucket";
+      // A bucket fills evenly, unless it warms; a counter of a window has its units again when it is like new, at the latest.
+      const isBucket = known?.algorithm === "token-bucket" || known?.algorithm === "leaky-bucket";
+      const fills = isBucket && known?.warmUp === undefined;
       const share = fills ? (cost - remaining) / Math.max(1, limit - remaining) : 1;
       return { limit: name, atMostSeconds: Math.ceil(resetAfter * share) };
     });

@@ -15,8 +15,8 @@
 import { followWindow } from "../../../../limiter/src/algorithms/calendar-window.ts";
 import { type Counter, newCounter } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { type CounterState, type Ring, wrap } from "../../../../limiter/src/algorithms/counter-state.ts";
-import { keepsEntries, lifetimeUs, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
-import { needsRing, type SlidingWindow } from "../../../../limiter/src/algorithms/sliding-window.ts";
+import { keepsEntries, lifetimeUs, needsEntries, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
+import type { SlidingWindow } from "../../../../limiter/src/algorithms/sliding-window.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
@@ -175,8 +175,7 @@ export function takeHead(
 
 /** Returns whether the decision needs entries that have not been fetched. */
 export function asksForEntries(counter: CellCounter, nowUs: number): boolean {
-  const { rate } = counter;
-  return keepsEntries(rate) && !counter.ringLoaded && needsRing(rate, counter, nowUs, counter.cost);
+  return !counter.ringLoaded && needsEntries(counter.rate, counter, nowUs, counter.cost);
 }
 
 /** Writes what `loadCounter` read and the limiter changed. @returns false: there is no memory, and nothing was counted */

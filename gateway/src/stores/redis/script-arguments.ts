@@ -27,7 +27,7 @@ function presentMoments(window: CalendarWindow): string {
 
 function textsOf(rate: Rate): NumberTexts {
   const [quota, windowUs, size] = scriptNumbers(rate);
-  const texts: NumberTexts = [whole(quota), whole(windowUs), whole(size)];
+  const texts: NumberTexts = [whole(quota), whole(windowUs), typeof size === "string" ? size : whole(size)];
   numberTexts.set(rate, texts);
   return texts;
 }

@@ -29,6 +29,7 @@ function byAlgorithm(prefix: string): Readonly<Record<Rate["algorithm"], Script>
     "sliding-log": scripts[`${prefix}sliding_log`] as Script,
     "leaky-bucket": scripts[`${prefix}leaky_bucket`] as Script,
     concurrency: scripts[`${prefix}concurrency`] as Script,
+    "shaped-bucket": scripts[`${prefix}shaped_bucket`] as Script,
   };
 }
 

@@ -19,6 +19,8 @@ type FieldName =
   | "quota"
   | "window"
   | "burst"
+  | "initial"
+  | "warmUp"
   | "ttl"
   | "scope"
   | "consistency"

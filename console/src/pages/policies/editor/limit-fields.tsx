@@ -57,6 +57,8 @@ function LimitFields({ draft, change, at, limit, isOnly }: FormProps & { at: str
       {mayHaveTimezone(limit) ? <Text {...form} at={`${at}.timezone`} word="windowTimezone" /> : null}
       {mayHaveAnchor(limit) ? <NumberOrText {...form} at={`${at}.anchor`} /> : null}
       {hasBurst ? <Units {...form} at={`${at}.burst`} /> : null}
+      {algorithm === "token-bucket" ? <Units {...form} at={`${at}.initial`} /> : null}
+      {algorithm === "token-bucket" ? <Text {...form} at={`${at}.warmUp`} /> : null}
       {isOnly ? null : <Text {...form} at={`${at}.name`} />}
     </div>
   );
