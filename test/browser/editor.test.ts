@@ -202,6 +202,7 @@ it("says what a policy would do before it is stored, beside what is in force, an
   await system.put(limitOf("forecast", 100));
   const { page, faults } = await editorOf("/policies/default/forecast");
   const panel = page.getByRole("region", { name: "What it would do" });
+  await panel.getByText("one gateway with one worker").waitFor();
   await panel.getByLabel("Traffic").selectOption("steady");
   await panel.getByLabel("Requests per second").fill("10");
   await panel.getByLabel("For", { exact: true }).selectOption("60");

@@ -70,7 +70,9 @@ export function ForecastPanel({
   return (
     <section className="card forecast" aria-label={t("title")}>
       <h2>{t("title")}</h2>
-      <p className="quiet">{t("how")}</p>
+      <p className="quiet">
+        {t("how")} {t("limits")}
+      </p>
       <div className="fields">
         <Field label={t("shape")}>
           {(input) => (
