@@ -59,6 +59,27 @@ it("asks who one is, says what was wrong with a token, and then shows the page t
   await page.context().close();
 });
 
+it("the first load, from the sign-in page to the overview, is at most 200 kB compressed", async () => {
+  for (const locale of ["en-US", "zh-CN"]) {
+    const { page } = await newPage(browser, { locale });
+    const network = await page.context().newCDPSession(page);
+    await network.send("Network.enable");
+    let bytes = 0;
+    network.on("Network.loadingFinished", ({ encodedDataLength }) => {
+      bytes += encodedDataLength;
+    });
+    await page.goto(`${system.controlUrl}/`);
+    await page.locator("form input").fill(adminToken);
+    await page.keyboard.press("Enter");
+    await page.locator('[data-result="refused"]').waitFor();
+    await page.locator(".uplot").first().waitFor();
+    // It counts what it says it counts: the page's own code is more than this.
+    expect(bytes, locale).toBeGreaterThan(50_000);
+    expect(bytes, locale).toBeLessThanOrEqual(200_000);
+    await page.context().close();
+  }
+});
+
 it("refusals are in the chart within two seconds of being counted", async () => {
   const { page, faults } = await newPage(browser);
   await signIn(page, system.controlUrl, adminToken);
