@@ -92,7 +92,8 @@ it("begins a policy with one of the library, which says what to change, or takes
   const yaml = "name: by-name\ntemplate: download-quota\nmatch: { paths: [/by-name] }\n";
   await page.getByRole("textbox", { name: "YAML" }).click();
   await page.keyboard.press("Control+A");
-  await page.keyboard.insertText(yaml);
+  await page.keyboard.press("Delete");
+  await page.keyboard.type(yaml);
   await page.getByText("The policy is valid.").waitFor();
   await page.getByRole("button", { name: "Save and enforce" }).click();
   await page.getByText(/by-name is enforced from revision/).waitFor();
