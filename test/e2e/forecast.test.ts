@@ -8,7 +8,7 @@ import type { Traffic } from "../../console/src/forecast/traffic.ts";
 import type { Policy } from "../../limiter/src/document/policy.ts";
 import { validatePolicy } from "../../limiter/src/document/validate.ts";
 import type { Answer } from "../fixtures/clients/requests.ts";
-import type { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { type LoneGateway, zonesOfTests } from "../fixtures/servers/lone-gateway.ts";
 import {
   debugSecret,
   gatewayAtGivenTimes,
@@ -83,7 +83,7 @@ function forecastOf(policy: Policy, { requests, durationUs, responseBytes }: Wor
     costs: Float64Array.from(requests, ({ cost }) => cost ?? Number.NaN),
   };
   return simulate(policy, traffic, {
-    zones: { UTC: [[0, 0]] },
+    zones: zonesOfTests,
     durationUs,
     responseBytes,
     fromUs: 0,

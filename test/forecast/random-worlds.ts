@@ -18,7 +18,24 @@ export interface WorldRequest {
 
 const algorithms = ["token-bucket", "fixed-window", "sliding-window", "sliding-log", "leaky-bucket", "concurrency"];
 const windows = ["1s", "7s", "1m", "1h", "1d"];
-const windowsUs: Readonly<Record<string, number>> = { "1s": 1e6, "7s": 7e6, "1m": 6e7, "1h": 36e8, "1d": 864e8 };
+/** A fixed window may be one of the calendar, by the clocks of a zone. Requests stay within its length, roughly. */
+const calendars = [
+  { window: "hour" },
+  { window: "day", timezone: "Asia/Kathmandu" },
+  { window: "week", anchor: 2 },
+  { window: "month", timezone: "America/New_York", anchor: 31 },
+];
+const windowsUs: Readonly<Record<string, number>> = {
+  "1s": 1e6,
+  "7s": 7e6,
+  "1m": 6e7,
+  "1h": 36e8,
+  "1d": 864e8,
+  hour: 36e8,
+  day: 864e8,
+  week: 6048e8,
+  month: 26e11,
+};
 const users = ["ann", "bob", "free-1", "free-2", "vip"];
 /** A Tuesday in November 2026, 13:20 UTC. */
 const firstUs = 1_795_526_400_000_000;
@@ -68,6 +85,14 @@ export function randomWorld(seed: number, index: number): World {
       windows: [{ days: ["tue"], from: "13:00", to: random.of(["13:21", "14:00"]) }],
     };
   }
+  // Its counters go on: a request of the other plan has another quota, and one limit less or more.
+  if (key.length === 2 && document["overrides"] === undefined && random.below(2) === 0) {
+    const other = { ...limits[0], quota: leastQuota + random.below(20) };
+    document["plans"] = { gold: limits, lead: random.below(2) === 0 ? [other] : [other, ...limits.slice(1)] };
+    document["planBy"] = "header:x-plan";
+    document["defaultPlan"] = "gold";
+    delete document["limits"];
+  }
   const waits = !holdsSlots && !isDeferred && random.below(10) === 0;
   if (waits) document["onLimit"] = { action: "delay", maxDelay: "2s" };
   else document["onLimit"] = randomOnLimit(random);
@@ -84,8 +109,13 @@ export function randomWorld(seed: number, index: number): World {
 function randomLimit(random: Random, algorithm: string, name: string, least: number): Record<string, unknown> {
   const quota = least + random.below(random.of([3, 12, 40]));
   if (algorithm === "concurrency") return { name, algorithm, quota, ttl: "1h" };
+  if (algorithm === "fixed-window" && random.below(3) === 0) return { name, algorithm, quota, ...random.of(calendars) };
   const limit = { name, algorithm, quota, window: random.of(windows) };
   if (algorithm === "token-bucket" && random.below(2) === 0) return { ...limit, burst: least + random.below(20) };
+  if (algorithm === "token-bucket" && random.below(3) === 0) {
+    const shape = random.of([{ initial: 0 }, { initial: 1, warmUp: "10s" }, { warmUp: "1m" }]);
+    return { ...limit, ...shape };
+  }
   if (algorithm === "leaky-bucket")
     return { ...limit, burst: least + random.below(10), maxDelay: random.of(["1s", "60s"]) };
   return limit;

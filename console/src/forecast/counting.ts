@@ -62,8 +62,8 @@ export function decide(
 ): boolean {
   clearMerged(merged);
   const { limits } = policy;
-  for (const { rate } of limits) if (rate.algorithm === "calendar-window") followWindow(rate, nowUs);
   if (policy.policy.deferred) return askWithDebt(policy, counters, debts, nowUs, merged);
+  for (const { rate } of limits) if (rate.algorithm === "calendar-window") followWindow(rate, nowUs);
   const count = limits.length;
   for (let i = 0; i < count; i++) (counters[i] as Counter).cost = cost;
   const allowed = chargeAll(counters, count, memoryRing, nowUs);
@@ -114,8 +114,13 @@ export function settle({ counters, debts }: KeyCounters, nowUs: number, units: n
   }
 }
 
-function standsAt(counter: Counter, debt: Debt | undefined, nowUs: number): number {
-  return debt === undefined || debt.paidAtUs <= nowUs ? nowUs : standsFromUs(counter.rate, debt, nowUs);
+/** Returns from when the counter's state is in force, and makes windows of the calendar those around then. */
+function standsAt({ rate }: Counter, debt: Debt | undefined, nowUs: number): number {
+  if (rate.algorithm === "calendar-window") followWindow(rate, nowUs);
+  if (debt === undefined || debt.paidAtUs <= nowUs) return nowUs;
+  const fromUs = standsFromUs(rate, debt, nowUs);
+  if (rate.algorithm === "calendar-window") followWindow(rate, fromUs);
+  return fromUs;
 }
 
 /** Returns the slots that the request took which `decide` has just admitted. */
