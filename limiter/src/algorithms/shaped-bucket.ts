@@ -11,7 +11,7 @@
 // entry of its ring holds the moment of its beginning, and `offset` holds the warm-up with which it began, in ms.
 
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
-import { type Decision, never } from "./decision.ts";
+import type { Decision } from "./decision.ts";
 import { admitsTokenBucket, type Bucket, bucketOf, describeTokenBucket, refundTokenBucket } from "./token-bucket.ts";
 import { maxExact, multiplyDivide } from "./wide-multiply.ts";
 
@@ -69,10 +69,10 @@ export function describeShapedBucket(
 ): void {
   const clockUs = clockOf(state, ring, nowUs);
   describeTokenBucket(bucket, state, clockUs, cost, decision);
-  if (state.length === 0) return;
   const { retryAfterUs, resetAfterUs } = decision;
   decision.resetAfterUs = Math.min(timeAt(state, ring, clockUs + resetAfterUs) - nowUs, maxExact);
-  if (retryAfterUs !== never && retryAfterUs > 0) {
+  // Not of an allowed request, nor of one that costs more than the bucket ever holds.
+  if (retryAfterUs > 0) {
     decision.retryAfterUs = Math.min(timeAt(state, ring, clockUs + retryAfterUs) - nowUs, maxExact);
   }
 }
@@ -108,7 +108,7 @@ export function beginShapedBucket(
   state.count = owed.remainder;
   state.stepped = true;
   if (warmUpUs > 0) {
-    if (state.capacity === 0) state.capacity = ring.grow(state, 1);
+    state.capacity = ring.grow(state, 1);
     state.offset = warmUpUs / usPerMs;
     keepBeginning(state, ring, nowUs);
   }
@@ -122,7 +122,7 @@ export function beginShapedBucket(
  * beginning its store has lost. Where the warm-up was made shorter and is over by now, the counter is warm at once.
  */
 export function enterClock(bucket: ShapedBucket, state: CounterState, ring: Ring, nowUs: number): number {
-  if (state.atUs === 0 && state.count === 0) {
+  if (state.atUs === 0) {
     beginShapedBucket(bucket, state, ring, nowUs, bucket.initial);
   } else if (state.length > 0) {
     const ageUs = nowUs - beganUs(state, ring);

@@ -2,15 +2,19 @@
 // shares and leases. test/vectors/shaped-bucket.json has its plain decisions.
 
 import { describe, expect, test } from "vitest";
+import { emptyDecision, never } from "../../../limiter/src/algorithms/decision.ts";
 import { chargeUpTo } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import type { Limit } from "../../../limiter/src/algorithms/limit.ts";
 import { memoryCounter, memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
 import {
+  admits,
   capacity,
+  describe as describeDecision,
   keepsEntries,
   lifetimeUs,
   needsEntries,
   rateOf,
+  refund,
   sizeOf,
   slides,
 } from "../../../limiter/src/algorithms/rate.ts";
@@ -98,6 +102,53 @@ describe("a counter that warms in 30 s", () => {
     expect(counter.state).toMatchObject({ length: 0, start: 0, offset: 0, stepped: false });
   });
 
+  test("says to the µs when units come back, in real time, and nothing of an allowed request", () => {
+    const counter = new Counter(warm);
+    expect(counter.ask(startUs)).toMatchObject({ remaining: 0, retryAfterUs: 29_971, resetAfterUs: 2_748_240 });
+    expect(counter.peek(startUs, 101)).toMatchObject({ remaining: 0, retryAfterUs: never, resetAfterUs: 2_748_240 });
+    // Its clock stands still for up to 3 µs.
+    for (let us = 29_971; us < 29_980; us++) {
+      expect(counter.peek(startUs + us)).toMatchObject({ allowed: true, retryAfterUs: 0 });
+    }
+    expect(counter.ask(startUs + 29_971).resetAfterUs).toBe(2_743_605);
+    counter.ask(startUs + 29 * second, 100);
+    expect(counter.ask(startUs + 29 * second, 98)).toMatchObject({ retryAfterUs: 991_111, resetAfterUs: 1_011_111 });
+  });
+
+  test("asks nothing of its entries when it is warm, and has none without warmUp", () => {
+    const unasked = (): never => {
+      throw new Error("an entry was asked for");
+    };
+    const ring = { tickAt: unasked, startAt: unasked, put: unasked, grow: unasked };
+    for (const shape of [{ initial: 0, warmUpUs: 30 * second }, { initial: 0 }]) {
+      const own = rate(shape);
+      const state = memoryCounter();
+      if (own.algorithm === "shaped-bucket" && own.warmUpUs > 0) {
+        const counter = new Counter(own);
+        counter.ask(startUs);
+        counter.ask(startUs + 30 * second);
+        Object.assign(state, counter.state);
+      }
+      const decision = emptyDecision();
+      const allowed = admits(own, state, ring, startUs + 31 * second, 1);
+      describeDecision(own, state, ring, startUs + 31 * second, 1, allowed, decision);
+      refund(own, state, ring, startUs + 31 * second, state.atUs, 1);
+      expect(decision.allowed).toBe(shape.warmUpUs !== undefined);
+      expect(state).toMatchObject({ length: 0, capacity: state.capacity, offset: 0 });
+    }
+  });
+
+  test("is refunded by the time when it is warm by now", () => {
+    const counter = new Counter(rate({ initial: 100, warmUpUs: 30 * second }, { quota: 1, burst: 100 }));
+    counter.ask(startUs, 50);
+    // It owes 50 s, of which 30 s of its clock have passed 40 s later, when the beginning is not forgotten yet.
+    expect(counter.head.atUs).toBe(startUs + 60 * second);
+    counter.refund(5, startUs + 40 * second);
+    expect(counter.head.atUs).toBe(startUs + 55 * second);
+    counter.refund(50, startUs + 40 * second);
+    expect(counter.head.atUs).toBe(startUs + 40 * second);
+  });
+
   test("counts as warm where its store has lost the beginning, and has no more units for that", () => {
     const counter = new Counter(warm);
     counter.ask(startUs, 1);
@@ -161,6 +212,11 @@ describe("a clock that steps back behind the beginning", () => {
     expect(counter.state.stepped).toBe(false);
     expect(counter.ask(startUs - second - 1).retryAfterUs).toBeLessThanOrEqual(retryAfterUs + second);
     expect(counter.state).toMatchObject({ stepped: true, length: 1, offset: 30_000 });
+    // The step is saved although nothing else of a full counter has changed.
+    const full = new Counter(rate({ warmUpUs: 30 * second }));
+    full.ask(startUs, 0);
+    full.ask(startUs - 1_500 * ms, 0);
+    expect(full.state.stepped).toBe(true);
     // As empty as it was, and as cold.
     const again = new Counter(warm);
     again.ask(startUs - second - 1);
@@ -201,6 +257,7 @@ describe("a charge of what was taken already", () => {
     const long = new DeferredCounter(warm);
     long.chargeDeferred(startUs, 2_999);
     // When it is warm, 2,000 have refilled, and then 100 a second.
+    expect(long.debt.paidAtUs).toBe(startUs + 39_990 * ms);
     expect(long.ask(startUs).retryAfterUs).toBe(40 * second);
     expect(long.ask(startUs + 40 * second)).toMatchObject({ allowed: true, remaining: 1 });
   });
@@ -231,6 +288,7 @@ describe("a gateway's share while Redis is away", () => {
     counter.ask(startUs);
     const known = { atUs: startUs + 60 * second, nothingUntilUs: 0, limits: undefined };
     expect(beginShare(share, counter.state, memoryRing, known, startUs + 60 * second)).toBe(true);
+    expect(counter.head.atUs).toBe(startUs + 61 * second);
     expect(counter.peek(startUs + 60 * second, 0).remaining).toBe(0);
     expect(counter.peek(startUs + 61 * second, 0).remaining).toBe(33);
   });
