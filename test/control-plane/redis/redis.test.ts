@@ -172,7 +172,8 @@ describe("one Redis", () => {
     });
     const { body } = await control.call("GET", "/gateways");
     expect(body.connected).toBe(2);
-    expect(body.gateways[0].redis).toEqual({ state: "failing", since: "2027-01-15T08:00:00.000Z" });
+    const since = "2027-01-15T08:00:00.000Z";
+    expect(body.gateways[0].redis).toEqual({ state: "failing", since, overloadedWorkers: 0 });
     expect(body.gateways[1].redis).toBeNull();
     expect((await control.call("GET", "readyz")).body.gateways).toBe(2);
   });
