@@ -12,8 +12,8 @@ it.each(["%00", "default%00", "default%20"])("%s names nothing, at no route", as
   expect(routes.length).toBeGreaterThan(20);
   for (const { method, url } of routes) {
     const path = url.replace("/api/v1", "").replace(/:[a-z]+/gi, name);
-    // The one route that takes many documents takes no single one.
-    const isOfMany = method === "PUT" && url.endsWith("/policies");
+    // A route that takes many documents takes no single one.
+    const isOfMany = method === "PUT" && (url.endsWith("/policies") || url.endsWith("/consumers"));
     const body =
       method === "PUT" || method === "POST"
         ? { body: {}, type: isOfMany ? "application/jsonl" : "application/json" }
