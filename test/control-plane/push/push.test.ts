@@ -347,6 +347,7 @@ describe("GET /gateways", () => {
       const { body } = await running.call("GET", "/gateways");
       expect(body).toEqual({
         revision: 1,
+        consumersPosition: 0,
         connected: 1,
         redis: { state: "not-configured" },
         gateways: [
@@ -363,6 +364,7 @@ describe("GET /gateways", () => {
             refused: { revision: 1, at: expect.any(String), errors: problems },
             counters: { allowed: 7, refused: 2 },
             redis: null,
+            consumers: null,
           },
         ],
       });

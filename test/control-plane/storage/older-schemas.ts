@@ -15,8 +15,13 @@ const undoConsumers = `
   alter table usage drop column consumers;
 `;
 
-const undoHistoryBounds = `
+const undoExemptions = `
   ${undoConsumers}
+  alter table apps drop column exempt;
+`;
+
+const undoHistoryBounds = `
+  ${undoExemptions}
   drop index revisions_who; drop index revisions_who_of_app; drop index revisions_by_action; drop index revisions_subject;
   drop index audit_who; drop index audit_who_of_app; drop index audit_by_action; drop index audit_subject;
   alter table usage drop column history_pruned;
