@@ -44,7 +44,7 @@ beforeAll(async () => {
     local sources = {}
     for name, script in pairs(dofile("gateway/dist/sluice_redis_scripts.lua")) do sources[name] = script.source end
     io.write(require("cjson").encode(sources))`;
-  scripts = JSON.parse(execFileSync("luajit", ["-e", print], { cwd: project, encoding: "utf8" }));
+  scripts = JSON.parse(execFileSync("luajit", ["-e", print], { cwd: project, encoding: "utf8", maxBuffer: 2 ** 26 }));
   server = new RedisServer(await freePort());
   await server.start();
   redis = new Redis(server.port, "127.0.0.1");
