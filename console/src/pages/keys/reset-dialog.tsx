@@ -3,6 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
+import { counterQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
 
@@ -26,7 +27,7 @@ export function ResetDialog({
         params: { path: { app }, query: { policy, key: [JSON.stringify(asked)], literal: true } },
       }),
     );
-    cache.setQueryData(["counter", app, policy, asked], counter);
+    cache.setQueryData(counterQuery(app, policy, asked).queryKey, counter);
     tell({ text: t("wasReset") });
   };
   return (

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
 import type { PolicyTerms } from "../../api/policy-terms.ts";
+import { counterQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
@@ -32,7 +33,7 @@ export function TopUpDialog({
         body: { policy, key: [...asked], units: Number(units), ...(limit === "" ? {} : { limit }) },
       }),
     );
-    cache.setQueryData(["counter", app, policy, asked], counter);
+    cache.setQueryData(counterQuery(app, policy, asked).queryKey, counter);
     tell({ text: t("wasToppedUp") });
   };
   return (
