@@ -124,6 +124,16 @@ describe("the check API and the counters of a policy with plans", () => {
     expect(await check({ policy: "by-key", key: ["gold", "ann"] })).toMatchObject({ results: [{ limit: 1 }] });
   });
 
+  it("asks for no slot, which nobody would free, whatever the plan that the caller names", async () => {
+    const slots = (quota: number) => ({ name: "slots", algorithm: "concurrency", quota, ttl: "5m" });
+    const plans = { free: [slots(1)], pro: [daily(5)] };
+    await system.put({ ...policy, name: "held", plans, overrides: [{ key: ["vip"], limits: [slots(2)] }] });
+    expect(await check({ policy: "held", key: ["ann"], plan: "pro" })).toMatchObject({ allowed: true });
+    expect(await check({ policy: "held", key: ["ann"] })).toMatchObject({ code: "policy-not-askable" });
+    // The override has the limits of the default plan.
+    expect(await check({ policy: "held", key: ["vip"], plan: "pro" })).toMatchObject({ code: "policy-not-askable" });
+  });
+
   it("refuses a plan that there is not, and charges nothing", async () => {
     const answer = await check({ policy: "sms", key: ["bob"], plan: "gold" });
     expect(answer.errors).toEqual([

@@ -1,7 +1,7 @@
 // Translates what a caller wrote into what is decided: the policy of its app, and the key values as the gateway would have read
 // them from a request.
 
-import { type CompiledPolicy, hasPlan } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledPolicy, hasPlan, overrideFor } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
@@ -58,8 +58,9 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const { key, cost, plan, path } = written[i] as Written;
-    const inPlan = policyOfClient(policy, key, plan);
-    if (inPlan.policy.holdsSlots) {
+    const check = requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong);
+    const applied = limitsFor(policy, check.values, plan);
+    if (applied.policy.holdsSlots) {
       const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
@@ -69,9 +70,9 @@ export function readRequestedChecks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
-    counters += inPlan.limits.length;
+    counters += applied.limits.length;
     checkPlan(policy, plan, path, wrong);
-    requested.push({ ...requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong), plan });
+    requested.push({ ...check, plan });
   }
   if (unaskable.problems.length > 0) {
     const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
@@ -89,6 +90,12 @@ export function readRequestedChecks(
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
   }
   return $multi(requested, undefined);
+}
+
+/** Returns the policy with the limits that decide. @param values a list of another length than the key is refused elsewhere */
+function limitsFor(policy: CompiledPolicy, values: readonly string[], plan: string | undefined): CompiledPolicy {
+  const override = values.length === policy.policy.key.length ? overrideFor(policy, values) : undefined;
+  return override ?? policyOfClient(policy, values, plan);
 }
 
 /** Returns the caller's policy of this name. A policy that is not shared with the caller's app is as unknown as one that does not exist. */
