@@ -88,6 +88,17 @@ describe.each(kinds)("plans $name", ({ name }) => {
   });
 });
 
+describe.each(["node", "cluster"])("buckets of scope %s that fill in different times", (scope) => {
+  it("admit no more than both plans hold, whatever the order of requests", async () => {
+    const name = `turns-${scope}`;
+    const bucket = (size: number) => ({ name: "b", algorithm: "token-bucket", quota: 1, window: "1d", burst: size });
+    await system.put(document(name, { scope, plans: { free: [bucket(4)], pro: [bucket(8)] } }));
+    const turns = Array.from({ length: 40 }, (_, i) => (i % 3 === 2 ? "free" : "pro"));
+    const seen = await statuses(`/${name}`, "ida", turns);
+    expect(seen.filter((status) => status === 200)).toHaveLength(12);
+  });
+});
+
 describe("the check API and the counters of a policy with plans", () => {
   const policy = {
     name: "sms",

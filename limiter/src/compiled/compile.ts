@@ -1,9 +1,12 @@
 // Compiles a validated policy into what a request needs of it, so that nothing is parsed, joined or looked up twice.
 
 import { calendarWindow } from "../algorithms/calendar-window.ts";
+import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
+import type { LeakyBucket } from "../algorithms/leaky-bucket.ts";
 import type { Calendar, Limit } from "../algorithms/limit.ts";
 import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
 import type { ShapedBucket } from "../algorithms/shaped-bucket.ts";
+import type { TokenBucket } from "../algorithms/token-bucket.ts";
 import { noPause, type Pause } from "../basics/pause.ts";
 import { shared, sharedList, sharing, textOfValue } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -14,6 +17,7 @@ import {
   compileSchedule,
   type Schedule,
   transitionsOf,
+  utc,
   type Zones,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
@@ -421,7 +425,7 @@ function calendarRate({ quota, windowUs }: Limit, calendar: Calendar, zones: Zon
   return calendarWindow(quota, windowUs, (window, nowUs) => followCalendar(calendar, transitions, window, nowUs));
 }
 
-function compileOwnLimit(limit: Limit, prefix: string, owner: string, zones: Zones): CompiledLimit {
+function compileOwnLimit(limit: Limit, prefix: string, owner: string, zones: Zones): Mutable<CompiledLimit> {
   const compiled = compileLimit(limit, prefix, zones);
   compiled.owner = owner;
   return compiled;
@@ -436,12 +440,22 @@ function compilePlans(
   pause: Pause,
 ): CompiledPlans {
   const policies = emptyTable<CompiledPolicy>();
-  for (const name in plans.limits) {
-    // The default plan's limits are the policy's own.
-    if (name === plans.default) continue;
+  // The default plan's limits are the policy's own. Gateways must agree on the order of the others.
+  const names: string[] = [];
+  for (const name in plans.limits) if (name !== plans.default) names.push(name);
+  names.sort();
+  const firstRates = emptyTable<Rate>();
+  for (const { counterSuffix: suffix, rate } of compiled.limits) firstRates[suffix] = rate;
+  for (const name of names) {
     const own: CompiledLimit[] = [];
     for (const limit of plans.limits[name] as readonly Limit[]) {
-      own.push(compileOwnLimit(limit, compiled.counterPrefix, `plan ${name}`, zones));
+      const compiledLimit = compileOwnLimit(limit, compiled.counterPrefix, `plan ${name}`, zones);
+      const { rate, counterSuffix: suffix } = compiledLimit;
+      const first = firstRates[suffix];
+      if (first === undefined) firstRates[suffix] = rate;
+      // Only an operator moves a consumer, so it cannot go to and fro between its plans.
+      else if (plans.by !== undefined && !canTakeTurns(first, rate)) countApart(compiledLimit, compiled, name);
+      own.push(compiledLimit);
     }
     policies[name] = variantOf(compiled, policy, own);
     pause();
@@ -453,6 +467,30 @@ function compilePlans(
     if (keyPartText(policy.key[i] as KeyPart) === by) compiledPlans.keyPlace = i;
   }
   return compiledPlans;
+}
+
+/**
+ * Returns whether requests by two rates may use one counter in turn. A bucket that fills sooner forgets what another owes beyond that, even
+ * when it refuses, and a plain one takes a bucket that warms for a full one: a client that has requests of two plans would be admitted
+ * without end.
+ */
+function canTakeTurns(one: Rate, other: Rate): boolean {
+  return !isBucket(one) || !isBucket(other) || (one.fullUs === other.fullUs && warms(one) === warms(other));
+}
+
+function isBucket(rate: Rate): rate is TokenBucket | LeakyBucket | ShapedBucket {
+  const written = writtenAlgorithm(rate);
+  return written === "token-bucket" || written === "leaky-bucket";
+}
+
+function warms(rate: Rate): boolean {
+  return rate.algorithm === "shaped-bucket" && rate.warmUpUs > 0;
+}
+
+/** Gives a plan's limit counters that no other plan has. */
+function countApart(limit: Mutable<CompiledLimit>, { counterPrefix: prefix }: CompiledPolicy, plan: string): void {
+  limit.counterSuffix += `/${plan}`;
+  limit.counterFamily = prefix + limit.counterSuffix;
 }
 
 /** Returns the policy with other limits. @param policy what it is compiled from, with the variant's mode */
@@ -480,10 +518,24 @@ export function withOwnLimits(
 ): CompiledPolicy {
   const own: CompiledLimit[] = [];
   for (const limit of inPlan.limits) {
-    const other = limits.find(({ name, algorithm }) => name === limit.name && algorithm === limit.rate.algorithm);
-    own.push(other === undefined ? limit : compileOwnLimit(other, policy.counterPrefix, owner, zones));
+    const written = writtenAlgorithm(limit.rate);
+    const other = limits.find(({ name, algorithm }) => name === limit.name && algorithm === written);
+    const holds = other !== undefined && isPossible(other, policy, zones);
+    own.push(holds ? compileOwnLimit(other, policy.counterPrefix, owner, zones) : limit);
   }
   return variantOf(inPlan, policyOf(policy), own);
+}
+
+/** A consumer's limits are validated without a policy, and zones come with the policies that go by them. */
+function isPossible({ windowUs, calendar }: Limit, { policy }: CompiledPolicy, zones: Zones): boolean {
+  if (windowUs === lifetimeWindowUs && policy.scope === "node") return false;
+  return calendar === undefined || calendar.timezone === utc || zones[calendar.timezone] !== undefined;
+}
+
+/** Returns the algorithm as people write it. */
+function writtenAlgorithm({ algorithm }: Rate): Limit["algorithm"] {
+  if (algorithm === "shaped-bucket") return "token-bucket";
+  return algorithm === "calendar-window" ? "fixed-window" : algorithm;
 }
 
 /** @param compiled as it is without its overrides and plans */

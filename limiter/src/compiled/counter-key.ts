@@ -4,9 +4,10 @@
 //
 // The first part is the format version. Then come, in a Redis hash tag (so that a policy's limits for one key value share a
 // slot): app, policy, the number of key values, and the values, each but the last preceded by its length in bytes. Then come
-// limit name, algorithm and window (in µs, "lifetime", or unit, anchor and time zone of the calendar), and for a sliding-window its precision, because blocks of another length cannot continue
-// these counters. Names cannot contain ":" or "}", so the last "}" ends the values. Long values are replaced by "h:" and their
-// SHA-1.
+// limit name, algorithm and window (in µs, "lifetime", or unit, anchor and time zone of the calendar), for a sliding-window its
+// precision, because blocks of another length cannot continue these counters, and for a plan's bucket that cannot share a counter with
+// another plan's (see compilePlans) the plan's name. Names cannot contain ":" or "}", so the last "}" ends the values. Long values are
+// replaced by "h:" and their SHA-1.
 
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";

@@ -6,6 +6,7 @@ import {
   planOfKey,
   policyInPlan,
   policyOf,
+  withOwnLimits,
 } from "../../../limiter/src/compiled/compile.ts";
 import { timezonesOf } from "../../../limiter/src/document/timezones.ts";
 import { warningsOf } from "../../../limiter/src/document/warnings.ts";
@@ -114,5 +115,90 @@ describe("a policy with plans", () => {
   test("reads the body of a request if a field of a form names the plan", () => {
     expect(compilePolicy("shop", tiers({ planBy: "form:plan" })).policy.readsForm).toBe(true);
     expect(policy.policy.readsForm).toBeUndefined();
+  });
+});
+
+describe("buckets of several plans", () => {
+  const bucket = (quota: number, more = {}) => ({ name: "b", algorithm: "token-bucket", quota, window: "1h", ...more });
+  const queue = (quota: number, most: number) =>
+    bucket(quota, { algorithm: "leaky-bucket", burst: most, maxDelay: "10h" });
+  const suffixes = (plans: object, more = {}) => {
+    const policy = compilePolicy("shop", tiers({ plans, ...more }));
+    return ["free", "max", "pro"].map((name) => policyInPlan(policy, name).limits[0]?.counterSuffix);
+  };
+  const common = "}:b:token-bucket:3600000000";
+
+  test("are one counter if they fill in the same time", () => {
+    const plans = { free: [bucket(4)], pro: [bucket(8)], max: [bucket(20, { initial: 3 })] };
+    expect(suffixes(plans)).toEqual([common, common, common]);
+  });
+
+  test("are counted apart if one forgets what the other owes, or that the other warms", () => {
+    expect(
+      suffixes({ free: [bucket(1, { burst: 4 })], pro: [bucket(1, { burst: 8 })], max: [bucket(3, { burst: 12 })] }),
+    ).toEqual([common, common, `${common}/pro`]);
+    const warming = { free: [bucket(4)], pro: [bucket(8, { warmUp: "1h" })], max: [bucket(8, { initial: 1 })] };
+    expect(suffixes(warming)).toEqual([common, common, `${common}/pro`]);
+    const queues = { free: [queue(4, 4)], pro: [queue(8, 8)], max: [queue(8, 9)] };
+    const ofQueues = "}:b:leaky-bucket:3600000000";
+    expect(suffixes(queues)).toEqual([ofQueues, ofQueues, `${ofQueues}/pro`]);
+  });
+
+  test("that the default plan does not have are compared with those of the first plan by name", () => {
+    const plans = { free: [daily(1)], pro: [bucket(1, { burst: 8 })], max: [bucket(1, { burst: 4 })] };
+    expect(suffixes(plans)).toEqual(["}:daily:fixed-window:86400000000", common, `${common}/pro`]);
+  });
+
+  test("have counters of which each is the family of its own keys", () => {
+    const plans = { free: [bucket(1, { burst: 4 })], pro: [bucket(1, { burst: 8 })] };
+    const policy = compilePolicy("shop", tiers({ plans }));
+    const [limit] = policyInPlan(policy, "pro").limits;
+    expect(limit?.counterFamily).toBe(`${policy.counterPrefix}${limit?.counterSuffix}`);
+  });
+
+  test("are one counter for a consumer, whom only an operator moves", () => {
+    const plans = { free: [bucket(1, { burst: 4 })], pro: [bucket(1, { burst: 8 })], max: [bucket(1)] };
+    expect(suffixes(plans, { planBy: "consumer" })).toEqual([common, common, common]);
+  });
+});
+
+describe("a consumer's own limits", () => {
+  const quotas = (inPlan: object, own: object, more = {}, zones = {}) => {
+    const document = tiers({ plans: { free: [inPlan] }, planBy: "consumer", scope: "cluster", ...more });
+    const policy = compilePolicy("shop", document, zones);
+    const { limits } = policyNamed("own", { key: [], scope: "cluster", limits: [own] });
+    return withOwnLimits(policy, policy, limits, "consumer", zones).limits.map(({ rate }) => rate.quota);
+  };
+  const bucket = { name: "b", algorithm: "token-bucket", quota: 10, window: "1d" };
+
+  test.each([
+    ["fixed-window", daily(10)],
+    ["fixed-window of the calendar", daily(10, { window: "month", anchor: 15 })],
+    ["fixed-window of a lifetime", daily(10, { window: "lifetime" })],
+    ["token-bucket", bucket],
+    ["token-bucket with initial", { ...bucket, initial: 1 }],
+    ["token-bucket with warmUp", { ...bucket, warmUp: "1m" }],
+    ["sliding-window", { ...bucket, algorithm: "sliding-window" }],
+    ["sliding-log", { ...bucket, algorithm: "sliding-log" }],
+    ["leaky-bucket", { ...bucket, algorithm: "leaky-bucket" }],
+    ["concurrency", { name: "c", algorithm: "concurrency", quota: 10 }],
+  ])("hold instead of those of its plan: %s", (_, limit) => {
+    expect(quotas(limit, { ...limit, quota: 99 })).toEqual([99]);
+  });
+
+  test("do not hold where another algorithm counts, or under another name", () => {
+    expect(quotas(bucket, { ...bucket, algorithm: "sliding-log", quota: 99 })).toEqual([10]);
+    expect(quotas(bucket, { ...bucket, name: "other", quota: 99 })).toEqual([10]);
+  });
+
+  test("do not hold for a lifetime on a node, whose count would end with it", () => {
+    expect(quotas(daily(10), daily(99, { window: "lifetime" }), { scope: "node" })).toEqual([10]);
+    expect(quotas(daily(10), daily(99, { window: "lifetime" }))).toEqual([99]);
+  });
+
+  test("do not hold in a time zone that no policy goes by, whose clocks the gateway does not know", () => {
+    const own = daily(99, { window: "day", timezone: "Asia/Tokyo" });
+    expect(quotas(daily(10, { window: "day" }), own)).toEqual([10]);
+    expect(quotas(daily(10, { window: "day" }), own, {}, { "Asia/Tokyo": [[0, 32_400]] })).toEqual([99]);
   });
 });
