@@ -151,7 +151,7 @@ it("makes a template, shows what a change of it does to policies before it is st
   await dialog.getByRole("button", { name: "Delete" }).click();
   await page.getByText("The template polite is deleted.").waitFor();
   await page.getByRole("button", { name: "Undo" }).last().click();
-  await page.getByRole("row", { name: /polite/ }).waitFor();
+  await page.getByRole("row", { name: /^polite onLimit/ }).waitFor();
   expect(faults).toEqual([]);
   await page.context().close();
 });

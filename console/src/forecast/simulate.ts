@@ -264,7 +264,9 @@ class Run {
   #goOn(state: KeyState, nowUs: number, delayUs: number): undefined {
     const { holdsSlots, deferred } = state.policy.policy;
     const { durationUs, responseBytes = 0 } = this.#options;
-    const endUs = Math.floor((nowUs + delayUs + durationUs) / stepUs) * stepUs;
+    // A gateway sleeps whole milliseconds, and never too few.
+    const goesOnAtUs = nowUs + Math.ceil(delayUs / stepUs) * stepUs;
+    const endUs = Math.floor((goesOnAtUs + durationUs) / stepUs) * stepUs;
     if (holdsSlots) {
       const held = slotsTaken(state);
       const everyUs = Math.min(...held.map(({ limit }) => limit.rate.windowUs)) / renewalsPerLife;
