@@ -7,8 +7,9 @@ import { beforeRunning, renderNginxConfig } from "./nginx-config.ts";
 import { gateway, gatewayPorts } from "./parts.ts";
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
-import { gatewayUrlHere, untilConnected, untilServes } from "./readiness.ts";
+import { checkUrlsHere, gatewayUrlHere, untilConnected, untilServes } from "./readiness.ts";
 import { readSettings, readSettingsAloud, type Settings } from "./settings.ts";
+import { requireFreeSocket } from "./socket-file.ts";
 import { fail, SetupError, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
 
@@ -30,6 +31,7 @@ try {
 
 async function start(settings: Settings): Promise<void> {
   await requireFreePorts(gatewayPorts(settings));
+  await requireFreeSocket(settings.checkSocket);
   await requireSystemPackages("run", settings.nginx);
   const nginx = requireNginx(settings.nginx);
   await requireGatewayBuild();
@@ -39,6 +41,8 @@ async function start(settings: Settings): Promise<void> {
   processes.start(gateway(settings, nginx, token));
   await untilServes(settings);
   await untilConnected(settings);
-  say(`gateway ${settings.gatewayId} at ${gatewayUrlHere(settings)}, control plane ${settings.controlUrl}`);
+  const { role, gatewayId, controlUrl } = settings;
+  const at = role === "service" ? `${checkUrlsHere(settings).join(", ")}` : gatewayUrlHere(settings);
+  say(`${role} ${gatewayId} at ${at}, control plane ${controlUrl}`);
   say("ready");
 }

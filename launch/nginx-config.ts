@@ -29,6 +29,7 @@ const template = join(projectDir, "nginx.conf");
 
 /** @throws SetupError for an unknown name in the template */
 export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
+  const { role, checkSocket, checkTls } = settings;
   const values: Record<string, string> = {
     SLUICE_MODULES: nginx.modules.map((file) => `load_module ${file};`).join(" "),
     SLUICE_USER: userDirective(settings),
@@ -38,13 +39,16 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
     SLUICE_GATEWAY_PRIVATE_HOST: bracketed(settings.gatewayPrivateHost),
     SLUICE_GATEWAY_PRIVATE_PORT: String(settings.gatewayPrivatePort),
     SLUICE_UPSTREAM_ADDRESS: upstreamAddress(settings),
+    SLUICE_CHECK_LISTEN: checkListeners(settings),
     SLUICE_LUA_DIR: gatewayDist,
     SLUICE_GATEWAY_DIR: settings.gatewayDir,
     SLUICE_TRUST:
       connectsByTls(settings) && existsSync(certificates) ? `lua_ssl_trusted_certificate ${certificates};` : "",
     SLUICE_RESOLVER: resolverDirective(readResolvConf()),
   };
-  const text = readFileSync(template, "utf8");
+  let text = readFileSync(template, "utf8");
+  if (role === "service") text = without(text, "gateway");
+  if (checkSocket === undefined && checkTls === undefined) text = without(text, "check");
   return text.replace(/\$\{([A-Z][A-Z0-9_]*)\}/g, (_, name: string, offset: number) => {
     const value = values[name];
     if (value === undefined) {
@@ -58,6 +62,23 @@ export function renderNginxConfig(settings: Settings, nginx: Nginx): string {
     }
     return value;
   });
+}
+
+/** Leaves out a part of the template. Its lines become empty, so that all others keep their numbers. */
+function without(text: string, part: string): string {
+  return text.replace(new RegExp(`^ *# <${part}>[^]*?^ *# </${part}>.*$`, "m"), (lines) => lines.replace(/[^\n]/g, ""));
+}
+
+/** On one line, for the same reason. */
+function checkListeners({ checkSocket, checkTls }: Settings): string {
+  const directives: string[] = [];
+  if (checkSocket !== undefined) directives.push(`listen "unix:${checkSocket}";`);
+  if (checkTls !== undefined) {
+    const { host, port, certificate, key } = checkTls;
+    directives.push(`listen ${bracketed(host)}:${port} ssl;`, `ssl_certificate "${certificate}";`);
+    directives.push(`ssl_certificate_key "${key}";`, "ssl_protocols TLSv1.2 TLSv1.3;");
+  }
+  return directives.join(" ");
 }
 
 /** Returns whether certificates are needed. It takes nginx 0.3 s of CPU to read them, at each start and reload. */

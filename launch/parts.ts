@@ -1,7 +1,8 @@
-// The three parts as this launcher runs them: program, arguments and environment of each.
+// The parts as this launcher runs them: program, arguments and environment of each.
 import { join } from "node:path";
 import type { Nginx } from "./nginx-binary.ts";
 import { errorLogOf, writeGatewayFiles } from "./nginx-config.ts";
+import type { WantedPort } from "./ports.ts";
 import type { Part } from "./processes.ts";
 import { projectDir, type Settings } from "./settings.ts";
 
@@ -9,6 +10,7 @@ import { projectDir, type Settings } from "./settings.ts";
 const settingsOfTheGateway: readonly string[] = [
   "SLUICE_DEBUG_SECRET",
   "SLUICE_HEADERS",
+  "SLUICE_MAX_CHECKS",
   "SLUICE_MAX_WAITING",
   "SLUICE_OVERLOAD_QUEUE",
   "SLUICE_OVERLOAD_REDIS_P99_MS",
@@ -75,10 +77,24 @@ export function demoUpstream(settings: Settings): Part {
   };
 }
 
-export const gatewayPorts = (settings: Settings) => [
-  { variable: "SLUICE_GATEWAY_PORT", host: settings.gatewayHost, port: settings.gatewayPort },
-  { variable: "SLUICE_GATEWAY_PRIVATE_PORT", host: settings.gatewayPrivateHost, port: settings.gatewayPrivatePort },
-];
+/** It reads the variables that begin with SLUICE_RLS_ itself, and refuses those that it does not know. */
+export function rateLimitService(settings: Settings): Part {
+  return {
+    name: "rate limit service",
+    command: process.execPath,
+    args: [join(projectDir, "rls/src/main.ts")],
+    env: environmentFor(Object.keys(process.env).filter((name) => name.startsWith("SLUICE_RLS_"))),
+    drain: { signal: "SIGTERM", withinMs: settings.drainSeconds * 1000 },
+  };
+}
+
+export function gatewayPorts({ role, checkTls, ...settings }: Settings): WantedPort[] {
+  const { gatewayHost, gatewayPort, gatewayPrivateHost, gatewayPrivatePort } = settings;
+  const ports = [{ variable: "SLUICE_GATEWAY_PRIVATE_PORT", host: gatewayPrivateHost, port: gatewayPrivatePort }];
+  if (role === "gateway") ports.unshift({ variable: "SLUICE_GATEWAY_PORT", host: gatewayHost, port: gatewayPort });
+  if (checkTls !== undefined) ports.push({ variable: "SLUICE_CHECK_TLS_PORT", ...checkTls });
+  return ports;
+}
 
 export const controlPorts = (settings: Settings) => [
   { variable: "SLUICE_CONTROL_PORT", host: settings.controlHost, port: settings.controlPort },

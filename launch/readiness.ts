@@ -10,6 +10,12 @@ export const controlUrlHere = (settings: Settings) => local("http", settings.con
 export const gatewayUrlHere = (settings: Settings) => local("http", settings.gatewayHost, settings.gatewayPort);
 export const privateUrlHere = (settings: Settings) =>
   local("http", settings.gatewayPrivateHost, settings.gatewayPrivatePort);
+/** Where the check API is answered. */
+export const checkUrlsHere = ({ checkTls, checkSocket, ...settings }: Settings): string[] => [
+  local("http", settings.gatewayPrivateHost, settings.gatewayPrivatePort),
+  ...(checkTls === undefined ? [] : [local("https", checkTls.host, checkTls.port)]),
+  ...(checkSocket === undefined ? [] : [`unix:${checkSocket}`]),
+];
 export const upstreamUrlHere = (settings: Settings) => local("http", settings.upstreamHost, settings.upstreamPort);
 
 /**

@@ -1,5 +1,6 @@
 // Reads and checks all SLUICE_ variables once, at the start. A bad one is refused with its name, what was expected and what
 // came. An empty variable counts as not set.
+import { existsSync } from "node:fs";
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -9,7 +10,23 @@ import { SetupError, say } from "./step.mjs";
 
 export const projectDir = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 
+/** `gateway`: requests pass through to an upstream. `service`: only the check API is answered. */
+export type Role = "gateway" | "service";
+
+/** Where the check API is answered by TLS. */
+export interface CheckTls {
+  readonly host: string;
+  readonly port: number;
+  /** Paths of PEM files. */
+  readonly certificate: string;
+  readonly key: string;
+}
+
 export interface Settings {
+  readonly role: Role;
+  /** The path of a unix socket at which the check API is answered as well. */
+  readonly checkSocket: string | undefined;
+  readonly checkTls: CheckTls | undefined;
   readonly gatewayHost: string;
   readonly gatewayPort: number;
   readonly gatewayPrivateHost: string;
@@ -58,6 +75,8 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     return fallback;
   };
   const port = (name: string, fallback: number) => read(name, fallback, "a port number 1…65535", parsePort);
+  const path = (name: string) =>
+    read<string | undefined>(name, undefined, "a path without quotes, \\, $, ; or braces", parsePathInNginx);
   const host = (name: string) =>
     read(name, "127.0.0.1", "an IP address to listen on, such as 127.0.0.1 or 0.0.0.0", (text) =>
       isIP(text) === 0 ? undefined : text,
@@ -66,13 +85,32 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   const gatewayPort = port("SLUICE_GATEWAY_PORT", 8080);
   const controlPort = port("SLUICE_CONTROL_PORT", 8081);
   const dataDir = read("SLUICE_DATA_DIR", join(projectDir, ".sluice"), "a path", (text) => resolve(text));
-  const gatewayDir = join(dataDir, `gateway-${gatewayPort}`);
+  const gatewayPrivatePort = port("SLUICE_GATEWAY_PRIVATE_PORT", 8079);
   const tokenFile = read<string | undefined>("SLUICE_GATEWAY_TOKEN_FILE", undefined, "a path", (text) => resolve(text));
+  const role = read<Role>("SLUICE_ROLE", "gateway", "gateway or service", (text) =>
+    text === "gateway" || text === "service" ? text : undefined,
+  );
+  const ownName = role === "service" ? `service-${gatewayPrivatePort}` : `gateway-${gatewayPort}`;
+  const gatewayDir = join(dataDir, ownName);
   const settings: Settings = {
+    role,
+    checkSocket: read<string | undefined>(
+      "SLUICE_CHECK_SOCKET",
+      undefined,
+      "a path of at most 107 bytes without quotes, \\, $, ; or braces",
+      parseSocketPath,
+    ),
+    checkTls: readCheckTls({
+      host: host("SLUICE_CHECK_TLS_HOST"),
+      port: read<number | undefined>("SLUICE_CHECK_TLS_PORT", undefined, "a port number 1…65535", parsePort),
+      certificate: path("SLUICE_CHECK_TLS_CERTIFICATE"),
+      key: path("SLUICE_CHECK_TLS_KEY"),
+      problems,
+    }),
     gatewayHost: host("SLUICE_GATEWAY_HOST"),
     gatewayPort,
     gatewayPrivateHost: host("SLUICE_GATEWAY_PRIVATE_HOST"),
-    gatewayPrivatePort: port("SLUICE_GATEWAY_PRIVATE_PORT", 8079),
+    gatewayPrivatePort,
     controlHost: host("SLUICE_CONTROL_HOST"),
     controlPort,
     upstreamHost: host("SLUICE_UPSTREAM_HOST"),
@@ -81,7 +119,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     gatewayDir,
     gatewayId: read(
       "SLUICE_GATEWAY_ID",
-      defaultGatewayId(gatewayPort),
+      defaultGatewayId(role === "service" ? gatewayPrivatePort : gatewayPort),
       "1…64 letters, digits, dots, dashes or underscores",
       (text) => (/^[A-Za-z0-9._-]{1,64}$/.test(text) ? text : undefined),
     ),
@@ -119,6 +157,7 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
   const wholeUpToMillion = (text: string) =>
     /^[0-9]+$/.test(text) && Number(text) >= 1 && Number(text) <= 1_000_000 ? Number(text) : undefined;
   read("SLUICE_MAX_WAITING", 10_000, "a whole number from 1 to 1000000", wholeUpToMillion);
+  read("SLUICE_MAX_CHECKS", 2_000, "a whole number from 1 to 1000000", wholeUpToMillion);
   read("SLUICE_OVERLOAD_QUEUE", undefined, "a whole number from 1 to 1000000", wholeUpToMillion);
   read<string | undefined>("SLUICE_DEBUG_SECRET", undefined, "at least 16 characters", (text) =>
     Buffer.byteLength(text) >= 16 ? text : undefined,
@@ -134,6 +173,37 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
 export function readSettingsAloud(env: NodeJS.ProcessEnv): Settings {
   for (const line of unknownSettings(env)) say(`warning: ${line}`);
   return readSettings(env);
+}
+
+/** A service answers by TLS if it has a port, and then needs a certificate and its key. */
+function readCheckTls(given: {
+  readonly host: string;
+  readonly port: number | undefined;
+  readonly certificate: string | undefined;
+  readonly key: string | undefined;
+  readonly problems: string[];
+}): CheckTls | undefined {
+  const { host, port, certificate, key, problems } = given;
+  if (port === undefined) return undefined;
+  const files = { SLUICE_CHECK_TLS_CERTIFICATE: certificate, SLUICE_CHECK_TLS_KEY: key };
+  for (const [name, file] of Object.entries(files)) {
+    const expected = "a PEM file, because SLUICE_CHECK_TLS_PORT is set";
+    if (file === undefined) problems.push(`${name}: expected ${expected}, got nothing`);
+    else if (!existsSync(file)) problems.push(`${name}: expected ${expected}, got "${file}", which does not exist`);
+  }
+  return { host, port, certificate: certificate ?? "", key: key ?? "" };
+}
+
+/** nginx.conf holds the path in double quotes. */
+function parsePathInNginx(text: string): string | undefined {
+  const path = resolve(text);
+  return /["'\\$;{}\n]/.test(path) ? undefined : path;
+}
+
+/** The kernel takes paths of 107 bytes. */
+function parseSocketPath(text: string): string | undefined {
+  const path = parsePathInNginx(text);
+  return path === undefined || Buffer.byteLength(path) > 107 ? undefined : path;
 }
 
 const secretNames = new Set(["SLUICE_ADMIN_TOKEN", "SLUICE_DEBUG_SECRET", "SLUICE_GATEWAY_TOKEN", "SLUICE_REDIS_URL"]);

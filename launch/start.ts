@@ -7,6 +7,7 @@ import { controlPlane, controlPorts, demoUpstream, gateway, gatewayPorts, upstre
 import { requireFreePorts } from "./ports.ts";
 import { Processes } from "./processes.ts";
 import {
+  checkUrlsHere,
   controlUrlHere,
   gatewayUrlHere,
   privateUrlHere,
@@ -16,6 +17,7 @@ import {
   upstreamUrlHere,
 } from "./readiness.ts";
 import { readSettingsAloud, type Settings } from "./settings.ts";
+import { requireFreeSocket } from "./socket-file.ts";
 import { fail, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
 
@@ -26,12 +28,13 @@ try {
 }
 
 async function start(settings: Settings): Promise<void> {
-  const withDemo = settings.upstream === undefined;
+  const withDemo = settings.upstream === undefined && settings.role === "gateway";
   await requireFreePorts([
     ...gatewayPorts(settings),
     ...controlPorts(settings),
     ...(withDemo ? upstreamPorts(settings) : []),
   ]);
+  await requireFreeSocket(settings.checkSocket);
   await requireSystemPackages("run", settings.nginx);
   const nginx = requireNginx(settings.nginx);
   await requireGatewayBuild();
@@ -50,10 +53,13 @@ async function start(settings: Settings): Promise<void> {
   await untilServes(settings);
   await untilConnected(settings);
   if (withDemo) await untilAnswers("demo upstream", upstreamUrlHere(settings));
-  announce(settings, firstAdminToken);
+  const adminToken = firstAdminToken ?? knownAdminToken();
+  if (settings.role === "service") announceService(settings, adminToken, firstAdminToken);
+  else announceGateway(settings, adminToken, firstAdminToken);
+  say("ready");
 }
 
-function announce(settings: Settings, firstAdminToken: string | undefined): void {
+function announceGateway(settings: Settings, adminToken: string, firstAdminToken: string | undefined): void {
   const gatewayUrl = gatewayUrlHere(settings);
   const controlUrl = controlUrlHere(settings);
   const policy =
@@ -62,7 +68,7 @@ function announce(settings: Settings, firstAdminToken: string | undefined): void
   gateway        ${gatewayUrl}  →  ${settings.upstream ?? `${upstreamUrlHere(settings)} (demo upstream)`}
   console        ${controlUrl}   API ${controlUrl}/docs
   metrics        ${privateUrlHere(settings)}/sluice/metrics
-  admin token    ${firstAdminToken ?? knownAdminToken()}
+  admin token    ${adminToken}
 
   Try: two calls in ten seconds are let through, the third is refused.
     curl -X PUT '${controlUrl}/api/v1/apps/default/policies/hello?wait=5s' \\
@@ -71,7 +77,27 @@ function announce(settings: Settings, firstAdminToken: string | undefined): void
     curl -i ${gatewayUrl}/hello
 
 `);
-  say("ready");
+}
+
+function announceService(settings: Settings, adminToken: string, firstAdminToken: string | undefined): void {
+  const controlUrl = controlUrlHere(settings);
+  const token = firstAdminToken ?? "$SLUICE_ADMIN_TOKEN";
+  const headers = `-H "authorization: Bearer ${token}" -H 'content-type: application/json'`;
+  const policy = '{"key":["const:all"],"limits":[{"name":"rate","algorithm":"token-bucket","quota":2,"window":"10s"}]}';
+  process.stdout.write(`
+  check API      ${checkUrlsHere(settings).join("   ")}
+  console        ${controlUrl}   API ${controlUrl}/docs
+  metrics        ${privateUrlHere(settings)}/sluice/metrics
+  admin token    ${adminToken}
+
+  Try: a policy, a token for those who ask, and three checks. The third is refused.
+    curl -X PUT '${controlUrl}/api/v1/apps/default/policies/hello?wait=5s' ${headers} \\
+      -d '${policy}'
+    curl -X POST '${controlUrl}/api/v1/tokens?wait=5s' ${headers} -d '{"name":"my-service","app":"default","role":"caller"}'
+    curl ${privateUrlHere(settings)}/sluice/v1/check -H "authorization: Bearer TOKEN" -H 'content-type: application/json' \\
+      -d '{"checks":[{"policy":"hello","key":["all"]}]}'
+
+`);
 }
 
 /**

@@ -43,7 +43,9 @@ const testPackages: readonly SystemPackage[] = [
   { name: "wrk", file: "/usr/bin/wrk" },
   { name: "libfaketime", file: fakeClockLibrary },
   { name: "curl", file: "/usr/bin/curl" },
+  { name: "default-jdk-headless", file: "/usr/bin/javac" },
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
+  { name: "golang-go", file: "/usr/bin/go" },
 ];
 
 /** Fonts with which screenshots look as on a usual desktop, and with Chinese. */
@@ -55,15 +57,22 @@ const screenshotPackages: readonly SystemPackage[] = [
 /** What counts instructions. */
 const instructionsPackages: readonly SystemPackage[] = [{ name: "valgrind", file: "/usr/bin/callgrind_control" }];
 
+/** Network namespaces, and the firewall that drops packets in them. */
+const faultsPackages: readonly SystemPackage[] = [
+  { name: "iproute2", file: "/usr/bin/ip" },
+  { name: "iptables", file: "/usr/sbin/iptables" },
+];
+
 const packagesFor = {
   run: [],
   test: testPackages,
+  faults: [...testPackages, ...faultsPackages],
   instructions: [...testPackages, ...instructionsPackages],
   screenshots: [...testPackages, ...screenshotPackages],
 } as const satisfies Record<string, readonly SystemPackage[]>;
 
 /**
- * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `instructions`: also valgrind; `screenshots`: also fonts
+ * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `faults`: also namespaces and a firewall; `instructions`: also valgrind; `screenshots`: also fonts
  * @param nginx SLUICE_NGINX, if it is set
  * @throws SetupError with the command to run, if this process may not install packages
  */

@@ -43,8 +43,8 @@ async function allSuites(): Promise<Outcome[]> {
   // A caller who names projects wants no others.
   if (args.some((arg) => arg.startsWith("--project")))
     return [await lint(), await busted(), await vitest("vitest", [])];
-  const projects = ["units", "system", "on mariadb", "on postgres"].map((name) => `--project=${name}`);
-  const beside = vitest("vitest: units, system and databases", projects);
+  const projects = ["units", "system", "on mariadb", "on postgres", "clients"].map((name) => `--project=${name}`);
+  const beside = vitest("vitest: units, system, databases and clients", projects);
   const [first, ...others] = await Promise.all([beside, lint(beside), busted(beside)]);
   const last = await vitest("vitest: measured", ["--project=measured"]);
   say(`the slowest files:\n${slowestFiles([...first.files, ...last.files]).join("\n")}`);

@@ -48,6 +48,7 @@ import gatewayRoutes from "./routes/gateways.ts";
 import healthRoutes from "./routes/health.ts";
 import libraryRoutes from "./routes/library.ts";
 import memberRoutes from "./routes/members.ts";
+import networkListRoutes from "./routes/network-lists.ts";
 import openIdRoutes from "./routes/openid.ts";
 import policyRoutes from "./routes/policies.ts";
 import putPoliciesRoutes from "./routes/put-policies.ts";
@@ -311,6 +312,7 @@ const api = fp<ApiOptions>(
     await app.register(putPoliciesRoutes, { prefix, redisIsSet });
     await app.register(templateRoutes, { prefix });
     await app.register(libraryRoutes, { prefix });
+    await app.register(networkListRoutes, { prefix });
     await app.register(banRoutes, { prefix });
     await app.register(consumerRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });

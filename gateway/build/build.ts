@@ -33,11 +33,14 @@ const redisScripts: readonly RedisScript[] = [
   },
   { name: "charge_up_to", file: "src/redis-scripts/charge-up-to.ts", function: "chargeCountersUpTo" },
   { name: "lease", file: "src/redis-scripts/lease.ts", function: "exchangeLease" },
-  { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounter" },
+  { name: "peek", file: "src/redis-scripts/peek.ts", function: "peekCounters" },
   { name: "refund", file: "src/redis-scripts/refund.ts", function: "refundCounters" },
   { name: "charge_deferred", file: "src/redis-scripts/charge-deferred.ts", function: "chargeDeferredCounters" },
   { name: "top_up", file: "src/redis-scripts/top-up.ts", function: "topUpCounters" },
   { name: "renew", file: "src/redis-scripts/renew.ts", function: "renewCounter" },
+  { name: "note_hold", file: "src/redis-scripts/note-hold.ts", function: "noteHold" },
+  { name: "renew_hold", file: "src/redis-scripts/renew-hold.ts", function: "renewHold" },
+  { name: "release_hold", file: "src/redis-scripts/release-hold.ts", function: "releaseHold" },
   // A window of the calendar is written as a fixed-window, and a bucket with a slow start as a token-bucket. Both have an algorithm of their own.
   ...[...algorithms, "calendar-window", "shaped-bucket"].map((algorithm) => ({
     name: `charge_${algorithm.replaceAll("-", "_")}`,

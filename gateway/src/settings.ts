@@ -28,6 +28,8 @@ export interface Settings {
   readonly debugSecret: string | undefined;
   /** How many requests may wait in a worker at the same time, over all policies. */
   readonly maxWaiting: number;
+  /** How many requests of the check API may be under way in a worker at the same time, without those that wait in line. */
+  readonly maxChecks: number;
   readonly redis: RedisSettings | undefined;
 }
 
@@ -68,6 +70,7 @@ export function readSettings(): Settings {
     headers: headerStyle(environment("SLUICE_HEADERS") ?? "both"),
     debugSecret: debugSecret(environment("SLUICE_DEBUG_SECRET")),
     maxWaiting: wholeUpToMillion("SLUICE_MAX_WAITING", environment("SLUICE_MAX_WAITING") ?? "10000"),
+    maxChecks: wholeUpToMillion("SLUICE_MAX_CHECKS", environment("SLUICE_MAX_CHECKS") ?? "2000"),
     redis: redisSettings(
       environment("SLUICE_REDIS_URL"),
       redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "200"),

@@ -3,11 +3,13 @@
 import { noPause } from "../../limiter/src/basics/pause.ts";
 import { access as decide } from "./access.ts";
 import { keepSlots } from "./charging/held-slots.ts";
+import { openLine } from "./charging/line-of-workers.ts";
 import { boundWaiting } from "./charging/waiting-requests.ts";
 import { auth as answerAuth } from "./check-api/auth.ts";
 import { check as answerCheck } from "./check-api/check.ts";
 import { sendProblem } from "./check-api/check-errors.ts";
-import { followConsumers } from "./consumers/consumers.ts";
+import { hold as answerHold, release as answerRelease, renew as answerRenewal } from "./check-api/hold.ts";
+import { boundChecks } from "./check-api/under-way.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { publishLuaMemory } from "./metrics/lua-memory.ts";
 import { publishOverload } from "./metrics/overload-state.ts";
@@ -39,7 +41,7 @@ import { keepFreeingExpired } from "./stores/node/expired-counters.ts";
 import { openNodeStore } from "./stores/node/node-counters.ts";
 import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
-export { bodyTooLarge } from "./check-api/check.ts";
+export { bodyTooLarge } from "./check-api/post.ts";
 export { metrics } from "./private/metrics.ts";
 export { endRequest as log } from "./request/request-state.ts";
 
@@ -86,8 +88,8 @@ export function initWorker(): void {
   if (ngx.worker.id() === 0) reportMissing(settings);
   openLeases(settings.gatewayId);
   openNodeStore(ngx.worker.count(), generation);
+  openLine(ngx.worker.count(), ngx.worker.id() ?? 0);
   followPublications();
-  followConsumers();
   widenStringTable();
   flushCounts();
   retireGonePolicies();
@@ -97,6 +99,7 @@ export function initWorker(): void {
   keepSlots();
   watchRequests();
   boundWaiting(settings.maxWaiting);
+  boundChecks(settings.maxChecks);
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     contactRedisAtStart(settings.redis);
@@ -137,6 +140,24 @@ export function healthz(): void {
   answerHealthz(settings, initWorkerCalled);
 }
 
+const answers: Readonly<Record<string, (this: void, settings: Settings) => void>> = {
+  "/sluice/v1/check": answerCheck,
+  "/sluice/v1/auth": answerAuth,
+  "/sluice/v1/hold": answerHold,
+  "/sluice/v1/renew": answerRenewal,
+  "/sluice/v1/release": answerRelease,
+};
+
+/** For content_by_lua of the location /sluice/v1/: all that the check API has. */
+export function api(): void {
+  const respond = answers[ngx.var["uri"] as string];
+  if (respond === undefined) {
+    ngx.exit(404);
+    return;
+  }
+  answer(respond);
+}
+
 /** For content_by_lua of POST /sluice/v1/check. */
 export function check(): void {
   answer(answerCheck);
@@ -145,6 +166,21 @@ export function check(): void {
 /** For content_by_lua of GET /sluice/v1/auth. */
 export function auth(): void {
   answer(answerAuth);
+}
+
+/** For content_by_lua of POST /sluice/v1/hold. */
+export function hold(): void {
+  answer(answerHold);
+}
+
+/** For content_by_lua of POST /sluice/v1/renew. */
+export function renew(): void {
+  answer(answerRenewal);
+}
+
+/** For content_by_lua of POST /sluice/v1/release. */
+export function release(): void {
+  answer(answerRelease);
 }
 
 /** A defect of Sluice is answered as an internal error, and the caller decides what that means. */

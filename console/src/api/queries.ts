@@ -1,7 +1,7 @@
 // What the pages read.
 
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { answerOf, api, noteSession, type Schemas } from "./client.ts";
+import { answerOf, api, noteSession, RequestError, type Schemas } from "./client.ts";
 
 export type Session = Schemas["Session"];
 export type Fleet = Schemas["Fleet"];
@@ -11,6 +11,7 @@ export type ListedPolicy = Schemas["PolicyPage"]["policies"][number];
 export type BusyPolicy = Schemas["BusyPolicies"]["policies"][number];
 export type Supplied = Schemas["SuppliedTemplate"];
 export type Template = Schemas["TemplatePage"]["templates"][number];
+export type ListOfNetworks = Schemas["NetworkListPage"]["lists"][number];
 export type TrafficPoint = Schemas["Traffic"]["points"][number];
 
 const pageSize = 1_000;
@@ -43,6 +44,16 @@ export const appsQuery = queryOptions({
     return pages.flatMap(({ apps }) => apps);
   },
 });
+
+export const appQuery = (app: string) =>
+  queryOptions({
+    queryKey: ["apps", app],
+    queryFn: async ({ signal }) => {
+      const asked = api.GET("/api/v1/apps/{app}", { params: { path: { app } }, signal });
+      const { response } = await asked;
+      return { settings: await answerOf(asked), etag: response.headers.get("etag") ?? "" };
+    },
+  });
 
 export const fleetQuery = queryOptions({
   queryKey: ["gateways"],
@@ -88,6 +99,28 @@ export const bansQuery = (app: string) =>
     },
   });
 
+export const networkListsQuery = (app: string) =>
+  queryOptions({
+    queryKey: ["networks", app],
+    queryFn: async ({ signal }) => {
+      const pages = await everyPage((query) =>
+        answerOf(api.GET("/api/v1/apps/{app}/networks", { params: { path: { app }, query }, signal })),
+      );
+      return pages.flatMap(({ lists }) => lists);
+    },
+  });
+
+/** The networks of a list: up to a hundred thousand, so they are not kept for long. */
+export const networkListQuery = (app: string, name: string) =>
+  queryOptions({
+    queryKey: ["networks", app, name],
+    queryFn: async ({ signal }) => {
+      const params = { path: { app, networks: name } };
+      return (await answerOf(api.GET("/api/v1/apps/{app}/networks/{networks}", { params, signal }))).networks;
+    },
+    gcTime: 10_000,
+  });
+
 /** A page at a time. @param prefix how ids begin @param plan empty: any */
 export const consumersQuery = (app: string, prefix: string, plan: string) =>
   infiniteQueryOptions({
@@ -100,8 +133,27 @@ export const consumersQuery = (app: string, prefix: string, plan: string) =>
     getNextPageParam: ({ next }) => next,
   });
 
-/** Every look is in the audit trail, so it is asked once, and again only if somebody says so. */
-/** @param plan whose limits are meant; undefined: the policy has no plans, or its key or its default plan says */
+/** Null: nobody is known by this id. */
+export const consumerQuery = (app: string, consumer: string) =>
+  queryOptions({
+    queryKey: ["consumers", app, consumer],
+    queryFn: async ({ signal }) => {
+      const asked = api.GET("/api/v1/apps/{app}/consumers/{consumer}", { params: { path: { app, consumer } }, signal });
+      try {
+        return await answerOf(asked);
+      } catch (error) {
+        // A value that cannot be an id is nobody's either.
+        if (error instanceof RequestError && (error.status === 404 || error.status === 400)) return null;
+        throw error;
+      }
+    },
+  });
+
+/**
+ * Every look is in the audit trail, so it is asked once, and again only if somebody says so.
+ *
+ * @param plan whose limits are meant; undefined: the policy has no plans, or its key or its default plan says
+ */
 export const counterQuery = (app: string, policy: string, key: readonly string[], plan?: string) =>
   queryOptions({
     queryKey: ["counter", app, policy, key, plan],

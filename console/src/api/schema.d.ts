@@ -338,6 +338,8 @@ export interface paths {
                             banBytes?: number;
                             tokens?: number;
                             consumers?: number;
+                            networkLists?: number;
+                            networkBytes?: number;
                         } | null;
                         exempt?: {
                             cidrs?: string[];
@@ -363,6 +365,8 @@ export interface paths {
                             banBytes?: number;
                             tokens?: number;
                             consumers?: number;
+                            networkLists?: number;
+                            networkBytes?: number;
                         } | null;
                         exempt?: {
                             cidrs?: string[];
@@ -404,7 +408,7 @@ export interface paths {
             };
         };
         post?: never;
-        /** Delete an app without policies and templates, with its bans and tokens */
+        /** Delete an app without policies, templates and lists of networks, with its bans and tokens */
         delete: {
             parameters: {
                 query?: {
@@ -2610,6 +2614,191 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/apps/{app}/networks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List an app's lists of networks by name */
+        get: {
+            parameters: {
+                query?: {
+                    after?: string;
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    app: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["NetworkListPage"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/apps/{app}/networks/{networks}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a list of networks */
+        get: {
+            parameters: {
+                query?: never;
+                header?: {
+                    "if-none-match"?: string;
+                };
+                path: {
+                    app: string;
+                    networks: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        etag?: string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["NetworkList"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /** Store a list of networks, whole, and push it */
+        put: {
+            parameters: {
+                query?: {
+                    /** @example 5s */
+                    wait?: string;
+                    dryRun?: boolean;
+                };
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
+                path: {
+                    app: string;
+                    networks: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "text/plain": string;
+                };
+            };
+            responses: {
+                200: {
+                    headers: {
+                        etag?: string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Change"];
+                    };
+                };
+                201: {
+                    headers: {
+                        etag?: string;
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Change"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        post?: never;
+        /** Delete a list of networks that nothing refers to */
+        delete: {
+            parameters: {
+                query?: {
+                    /** @example 5s */
+                    wait?: string;
+                    dryRun?: boolean;
+                };
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
+                path: {
+                    app: string;
+                    networks: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Change"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/apps/{app}/bans": {
         parameters: {
             query?: never;
@@ -2651,7 +2840,7 @@ export interface paths {
             };
         };
         put?: never;
-        /** Ban a network, or key values of a policy, and push it */
+        /** Ban a network, a list of networks, or key values of a policy, and push it */
         post: {
             parameters: {
                 query?: {
@@ -3791,7 +3980,7 @@ export interface paths {
                 query?: {
                     app?: string;
                     who?: string;
-                    action?: "create-app" | "update-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "put-policies" | "delete-policies" | "create-ban" | "delete-ban" | "create-template" | "update-template" | "delete-template" | "create-caller" | "delete-caller" | "roll-back" | "new-epoch" | "begin-epoch" | "create-token" | "delete-token" | "create-member" | "update-member" | "delete-member" | "sign-in" | "sign-out" | "end-session" | "refuse-sign-in" | "read-counter" | "reset-counter" | "top-up-counter" | "put-consumer" | "delete-consumer" | "import-consumers";
+                    action?: "create-app" | "update-app" | "delete-app" | "create-policy" | "update-policy" | "delete-policy" | "put-policies" | "delete-policies" | "create-ban" | "delete-ban" | "create-template" | "update-template" | "delete-template" | "create-networks" | "update-networks" | "delete-networks" | "create-caller" | "delete-caller" | "roll-back" | "new-epoch" | "begin-epoch" | "create-token" | "delete-token" | "create-member" | "update-member" | "delete-member" | "sign-in" | "sign-out" | "end-session" | "refuse-sign-in" | "read-counter" | "reset-counter" | "top-up-counter" | "put-consumer" | "delete-consumer" | "import-consumers";
                     subject?: string;
                     since?: string;
                     until?: string;
@@ -4459,7 +4648,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "ban-not-found" | "consumer-not-found" | "invalid-consumers" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "too-many-bans" | "bound-exceeded" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
+            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "networks-not-found" | "invalid-networks" | "ban-not-found" | "consumer-not-found" | "invalid-consumers" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "networks-in-use" | "too-many-bans" | "bound-exceeded" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
             errors?: {
                 line?: number;
                 policy?: string;
@@ -4471,7 +4660,7 @@ export interface components {
             policies?: string[];
             bounds?: {
                 /** @enum {string} */
-                bound: "policies" | "bytes" | "steps" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens" | "consumers";
+                bound: "policies" | "bytes" | "steps" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens" | "consumers" | "networkLists" | "networkBytes";
                 /** @enum {string} */
                 of: "policy" | "template" | "app" | "all";
                 used: number;
@@ -4721,7 +4910,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -4765,7 +4954,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -4813,7 +5002,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -4858,6 +5047,8 @@ export interface components {
                 banBytes: number;
                 tokens: number;
                 consumers: number;
+                networkLists: number;
+                networkBytes: number;
             };
             used: {
                 policies: number;
@@ -4869,6 +5060,8 @@ export interface components {
                 banBytes: number;
                 tokens: number;
                 consumers: number;
+                networkLists: number;
+                networkBytes: number;
             };
         };
         AppChange: {
@@ -4900,7 +5093,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -4982,7 +5175,7 @@ export interface components {
             to: number;
             changes: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -5018,7 +5211,7 @@ export interface components {
             dryRun?: true;
             changes: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -5319,7 +5512,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -5360,7 +5553,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -5422,7 +5615,7 @@ export interface components {
             dryRun?: true;
             changes?: {
                 /** @enum {string} */
-                kind: "app" | "policy" | "template" | "ban";
+                kind: "app" | "policy" | "template" | "networks" | "ban";
                 app: string;
                 name: string;
                 /** @enum {string} */
@@ -5527,6 +5720,28 @@ export interface components {
                 /** Format: date-time */
                 updatedAt: string;
                 document: components["schemas"]["Template"];
+            }[];
+            next?: string;
+        };
+        NetworkList: {
+            name: string;
+            etag: string;
+            revision: number;
+            /** Format: date-time */
+            updatedAt: string;
+            count: number;
+            bytes: number;
+            networks: string[];
+        };
+        NetworkListPage: {
+            lists: {
+                name: string;
+                etag: string;
+                revision: number;
+                /** Format: date-time */
+                updatedAt: string;
+                count: number;
+                bytes: number;
             }[];
             next?: string;
         };

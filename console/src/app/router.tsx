@@ -80,6 +80,12 @@ const bans = createRoute({
   validateSearch: readAppSearch,
   component: lazyRouteComponent(() => import("../pages/bans/bans-page.tsx"), "BansPage"),
 });
+const networks = createRoute({
+  getParentRoute: () => shell,
+  path: "/networks",
+  validateSearch: readAppSearch,
+  component: lazyRouteComponent(() => import("../pages/networks/networks-page.tsx"), "NetworksPage"),
+});
 const consumers = createRoute({
   getParentRoute: () => shell,
   path: "/consumers",
@@ -150,6 +156,7 @@ const routeTree = root.addChildren([
     policy,
     templates,
     bans,
+    networks,
     consumers,
     history,
     revision,

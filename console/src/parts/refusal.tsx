@@ -9,14 +9,16 @@ export function Refusal({ error }: { error: unknown }) {
   const say = useExpectation();
   const problem = error instanceof RequestError ? error.problem : undefined;
   const errors = problem?.errors ?? [];
+  const whereIs = (line: number | undefined, path: string) =>
+    line === undefined ? path || t("whole") : [t("line", { line }), path].filter((part) => part !== "").join(", ");
   return (
     <div role="alert" className="refusal">
       <p>{problem?.detail ?? t("noAnswer")}</p>
       {errors.length === 0 ? null : (
         <ul>
-          {errors.map(({ path, expected, got }) => (
-            <li key={`${path} ${expected}`}>
-              {t("field", { path: path === "" ? t("whole") : path, expected: say(expected), got: say(got) })}
+          {errors.map(({ line, path, expected, got }) => (
+            <li key={`${line} ${path} ${expected}`}>
+              {t("field", { path: whereIs(line, path), expected: say(expected), got: say(got) })}
             </li>
           ))}
         </ul>

@@ -15,7 +15,8 @@ import { costFrom } from "@sluice/limiter/document/cost.ts";
 import type { Mode, Plans, Policy } from "@sluice/limiter/document/policy.ts";
 import { isOpen } from "@sluice/limiter/document/schedule.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
-import { keyPartText } from "@sluice/limiter/key/key-part.ts";
+import { type KeyPart, keyPartText } from "@sluice/limiter/key/key-part.ts";
+import type { NetworkLists } from "@sluice/limiter/key/network-lists.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
 import { zonesFor } from "../forecast/zone-transitions.ts";
@@ -50,8 +51,10 @@ export type Trial =
       readonly cost: number;
       /** Whether limits of an override apply. */
       readonly isOverridden: boolean;
-      /** The plan that applies. Undefined: the policy has none, or an override applies. */
+      /** The plan that applies. Undefined: the policy has none, an override applies, or a consumer has it. */
       readonly plan: string | undefined;
+      /** Whose plan applies. Undefined: no consumer's, or only nginx knows whose. */
+      readonly consumer: string | undefined;
     }
   /** The gateway answers 400 or 403 at once. */
   | {
@@ -61,22 +64,33 @@ export type Trial =
     }
   | { readonly outcome: "passed-by"; readonly why: Reason; readonly what: string };
 
+/** What holds for a policy and is not in its document. */
+export interface Surroundings {
+  /** The policy's. */
+  readonly app: string;
+  /** Whom its app and app `default` exempt. */
+  readonly ofApps: readonly { readonly app: string; readonly exempt: AppExempt }[];
+  /** The lists of networks that any of this refers to. */
+  readonly lists: NetworkLists;
+}
+
+const nothingAround: Surroundings = { app: "default", ofApps: [], lists: {} };
+
 /**
  * @param nowMs decides schedules
- * @param ofApps whom its app and app `default` exempt
  * @returns undefined: the document is not valid
  */
 export function tryPolicy(
   document: unknown,
   request: MadeUpRequest,
   nowMs: number,
-  ofApps: readonly AppExempt[] = [],
+  around = nothingAround,
 ): Trial | undefined {
   const { policy } = validatePolicy(document);
   if (policy === undefined) return undefined;
   const unmatched = whyUnmatched(policy, request);
   if (unmatched !== undefined) return unmatched;
-  return apply(policy, request, nowMs / 1_000, ofApps);
+  return apply(policy, request, nowMs / 1_000, around);
 }
 
 /** Cheap, so that all policies of an app can be asked. */
@@ -112,7 +126,12 @@ function matchesPath(pattern: string, path: string): boolean {
   return kind === "prefix" ? path.startsWith(text) : matchesRegex(pathRegex(text), path);
 }
 
-function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number, ofApps: readonly AppExempt[]): Trial {
+function apply(
+  policy: Policy,
+  request: MadeUpRequest,
+  nowSeconds: number,
+  { app, ofApps, lists }: Surroundings,
+): Trial {
   const passedBy = (why: Reason, what = "") => ({ outcome: "passed-by", why, what }) as const;
   const { mode, key, onMissingKey, costSource, plans } = policy;
   // A policy in shadow mode refuses nothing.
@@ -120,12 +139,13 @@ function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number, ofApp
     mode === "enforce" ? { outcome: "denied", why, what } : passedBy(why, what);
   if (mode === "off") return passedBy("off");
   const compiled = compilePolicy(
-    "",
+    app,
     policy,
     zonesFor(policy, nowSeconds, nowSeconds + 1),
     undefined,
     undefined,
-    ofApps.flatMap((exempt) => appExemptions(exempt) ?? []),
+    ofApps.flatMap((one) => appExemptions(one.exempt, { lists, app: one.app }) ?? []),
+    lists,
   );
   if (compiled.schedule !== undefined && !isOpen(compiled.schedule, nowSeconds)) return passedBy("schedule");
   if (isExemptAddress(compiled, request.address)) return passedBy("exempt-address", request.address);
@@ -153,13 +173,24 @@ function apply(policy: Policy, request: MadeUpRequest, nowSeconds: number, ofApp
     key: values,
     cost,
     isOverridden: override !== undefined,
-    plan: override === undefined && plans !== undefined ? planFor(compiled, plans, request) : undefined,
+    ...(override === undefined && plans !== undefined
+      ? planFor(compiled, plans, request, values[0])
+      : { plan: undefined, consumer: undefined }),
   };
 }
 
-function planFor(compiled: CompiledPolicy, { by, default: otherwise }: Plans, request: MadeUpRequest): string {
-  // The page asks nobody for the plan of a consumer.
-  if (by === undefined) return otherwise;
+/** @param first value of the key @returns the plan, or whose it is */
+function planFor(
+  compiled: CompiledPolicy,
+  { by, default: otherwise }: Plans,
+  request: MadeUpRequest,
+  first: string | undefined,
+): { readonly plan: string | undefined; readonly consumer: string | undefined } {
+  if (by === undefined) return { plan: undefined, consumer: first };
+  return { plan: planNamed(compiled, by, otherwise, request), consumer: undefined };
+}
+
+function planNamed(compiled: CompiledPolicy, by: KeyPart, otherwise: string, request: MadeUpRequest): string {
   const named = partValue(by, request);
   return named.state === "value" && hasPlan(compiled, named.value) ? named.value : otherwise;
 }

@@ -14,6 +14,7 @@ import gateways from "./en/gateways.json";
 import history from "./en/history.json";
 import keys from "./en/keys.json";
 import members from "./en/members.json";
+import networks from "./en/networks.json";
 import newPolicy from "./en/newPolicy.json";
 import notices from "./en/notices.json";
 import overview from "./en/overview.json";
@@ -43,6 +44,7 @@ export default {
   history,
   keys,
   members,
+  networks,
   newPolicy,
   notices,
   overview,

@@ -50,8 +50,13 @@ export const expectations: Readonly<Record<string, string>> = {
     "由 a-z、0-9 和 - 组成的名称，以字母或数字开头，最长 {} 个字符",
   "a name that {} does not have": "与 {} 不同的名称",
   'a named location of nginx.conf, like "@cached"': 'nginx.conf 中的命名 location，例如 "@cached"',
-  'a network like "10.0.0.0/8" or "2001:db8::/32", or an address':
-    '网段，例如 "10.0.0.0/8" 或 "2001:db8::/32"，或一个地址',
+  'a network like "10.0.0.0/8" or "2001:db8::/32", an address, or "@" and the name of a list of networks':
+    '网段，例如 "10.0.0.0/8" 或 "2001:db8::/32"，或一个地址，或 "@" 加网段列表的名称',
+  'an IPv4 or IPv6 network like "203.0.113.0/24" or "2001:db8::/32"':
+    'IPv4 或 IPv6 网段，例如 "203.0.113.0/24" 或 "2001:db8::/32"',
+  "at most {} networks": "至多 {} 个网段",
+  '"@" and the name of a list of networks of app {} or of app default': '"@" 加应用 {} 或 default 的网段列表的名称',
+  '"@" and the name of a list of networks of app {}': '"@" 加应用 {} 的网段列表的名称',
   'a path beginning with "/", in normal form; "*" only as its last character, for a prefix; or "~" and a regular expression':
     '以 "/" 开头的规范路径；"*" 只能是最后一个字符，表示前缀；或 "~" 加正则表达式',
   'a path beginning with one "/", without ".." and %00': '以一个 "/" 开头、不含 ".." 和 %00 的路径',

@@ -14,6 +14,7 @@ import gateways from "./zh/gateways.json";
 import history from "./zh/history.json";
 import keys from "./zh/keys.json";
 import members from "./zh/members.json";
+import networks from "./zh/networks.json";
 import newPolicy from "./zh/newPolicy.json";
 import notices from "./zh/notices.json";
 import overview from "./zh/overview.json";
@@ -43,6 +44,7 @@ export default {
   history,
   keys,
   members,
+  networks,
   newPolicy,
   notices,
   overview,

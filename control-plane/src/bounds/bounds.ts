@@ -18,6 +18,10 @@ export interface Usage {
   /** Number of tokens of all roles. */
   readonly tokens: number;
   readonly consumers: number;
+  /** Number of named lists of networks. */
+  readonly networkLists: number;
+  /** Size of their ranges, as gateways get them: 16 bytes for a range of IPv4, 64 for one of IPv6. */
+  readonly networkBytes: number;
 }
 
 export type Bound = keyof Usage;
@@ -34,6 +38,8 @@ export const boundNames: readonly Bound[] = [
   "banBytes",
   "tokens",
   "consumers",
+  "networkLists",
+  "networkBytes",
 ];
 
 /** The largest document of one policy or one template. */
@@ -41,6 +47,9 @@ export const mostDocumentBytes = 65_536;
 
 /** The most consumers of all apps together: what gateways were measured with. */
 export const mostConsumers = 1_000_000;
+
+/** The most bytes of ranges of all apps together: a fifth of what nginx.conf has memory for, since a list is there twice while it is replaced. */
+export const mostNetworkBytes = 8_388_608;
 
 const usualBounds: Bounds = Object.freeze({
   policies: 1_000,
@@ -52,6 +61,9 @@ const usualBounds: Bounds = Object.freeze({
   banBytes: 2_097_152,
   tokens: 1_000,
   consumers: mostConsumers,
+  networkLists: 100,
+  // A hundred thousand networks of IPv4.
+  networkBytes: 2_097_152,
 });
 
 /**
@@ -61,7 +73,7 @@ const usualBounds: Bounds = Object.freeze({
 export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: TotalBounds): Bounds {
   if (app !== "default") return { ...usualBounds, ...set };
   const { policies, steps } = total;
-  return { ...usualBounds, policies, steps, bytes: policyBytesInAll(total), ...set };
+  return { ...usualBounds, policies, steps, bytes: policyBytesInAll(total), networkBytes: mostNetworkBytes, ...set };
 }
 
 const descriptions: Readonly<Record<Bound, string>> = {
@@ -74,6 +86,9 @@ const descriptions: Readonly<Record<Bound, string>> = {
   banBytes: "Bytes of the bans, as gateways get them.",
   tokens: "Number of tokens of all roles.",
   consumers: "Number of consumers. All apps together may have 1,000,000.",
+  networkLists: "Number of named lists of networks.",
+  networkBytes:
+    "Bytes of the ranges of addresses on these lists: 16 for a network of IPv4, 64 for one of IPv6. All apps together may have 8,388,608.",
 };
 
 export const boundsShape: Shape = {
@@ -111,7 +126,7 @@ export function urgentBytesInAll({ snapshotBytes }: Pick<TotalBounds, "snapshotB
  * a caller's token takes.
  */
 export const bytesAroundDocument = 100;
-export const bytesOfCaller = 200;
+export const bytesOfCaller = 400;
 
 /** An app may always have this many bans, bytes of bans and callers' tokens, even if other apps have used up the total. */
 export const always = Object.freeze({ bans: 100, banBytes: 20_000, tokens: 100 });

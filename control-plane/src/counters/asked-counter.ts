@@ -10,8 +10,10 @@ import {
   planOfKey,
   policyInPlan,
 } from "@sluice/limiter/compiled/compile.ts";
+import { policyOfConsumer } from "@sluice/limiter/compiled/consumer-limits.ts";
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
 import type { Policy } from "@sluice/limiter/document/policy.ts";
+import type { Zones } from "@sluice/limiter/document/schedule.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
@@ -19,10 +21,20 @@ import { refuseProblems } from "../schemas/read-body.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 import { withZones } from "../zones/policy-zones.ts";
 
+/** Of a consumer. */
+interface Terms {
+  readonly plan: string;
+  /** Its own limits, as JSON: lists of limits by the name of the policy. Null: none. */
+  readonly overrides: string | null;
+}
+
 export interface AskedCounter {
-  /** The policy that applies to the key: the policy itself, one of its plans, or the override that matches its values. */
+  /**
+   * The policy that applies to the key: the policy itself, one of its plans, with the limits that a consumer has of its own, or the
+   * override that matches its values.
+   */
   readonly policy: CompiledPolicy;
-  /** All policies that may have counters of the key: the policy itself, its plans, and the override. */
+  /** All policies that may have counters of the key: that one, the policy itself, and its plans. */
   readonly policies: readonly CompiledPolicy[];
   /** Key values in the order of the key's parts. */
   readonly values: readonly string[];
@@ -35,7 +47,8 @@ export interface AskedCounter {
  * @param key one value for each part of the policy's key, as a request would have it
  * @param literal whether a * at the end of a value is part of the value. In other places it stands for any value: a caller
  * who does not set this may mean that, and would get the counter of a key that nobody has
- * @param plan the plan whose limits are meant; undefined: the one that the key names, or the default plan
+ * @param plan the plan whose limits are meant; undefined: the one that the key or the consumer has, or the default plan
+ * @param consumer whom the key names; undefined: nobody that is known, or the policy does not ask for consumers
  * @throws ApiError invalid-request with the problems of the key and the plan
  */
 export function askedCounter(
@@ -45,6 +58,7 @@ export function askedCounter(
   key: readonly string[],
   literal: boolean,
   plan: string | undefined,
+  consumer: Terms | undefined,
 ): AskedCounter {
   const resolved = JSON.stringify(resolveTemplates(document, templates).document);
   const { sent, zones } = withZones(resolved, Math.floor(Date.now() / 1000));
@@ -54,18 +68,28 @@ export function askedCounter(
   // The schedule is left out: a policy uses the same counters whether its schedule is on or off.
   const transitions = Object.fromEntries(zones.map((zone) => [zone.name, zone.transitions]));
   const compiled = compilePolicy(app, { ...policy, schedule: undefined }, transitions);
-  const override = overrideFor(compiled, values);
   refuseUnknownPlan(compiled, plan);
+  const applied = overrideFor(compiled, values) ?? policyOfClient(compiled, values, plan, consumer, transitions);
   return {
-    policy: override ?? policyInPlan(compiled, plan ?? planOfKey(compiled, values)),
-    policies: [
-      compiled,
-      ...Object.values(compiled.plans?.policies ?? {}),
-      ...(override === undefined ? [] : [override]),
-    ],
+    policy: applied,
+    policies: [compiled, ...Object.values(compiled.plans?.policies ?? {}), applied],
     values,
     keyValues: encodeKeyValues(values, values.length, sha1Hex),
   };
+}
+
+/** Returns the policy as gateways apply it to a client without an override. */
+function policyOfClient(
+  policy: CompiledPolicy,
+  values: readonly string[],
+  plan: string | undefined,
+  consumer: Terms | undefined,
+  zones: Zones,
+): CompiledPolicy {
+  if (plan !== undefined || consumer === undefined) return policyInPlan(policy, plan ?? planOfKey(policy, values));
+  const inPlan = policyInPlan(policy, consumer.plan);
+  if (consumer.overrides === null) return inPlan;
+  return policyOfConsumer(policy, inPlan, JSON.parse(consumer.overrides), consumer.overrides, zones);
 }
 
 function refuseUnknownPlan(policy: CompiledPolicy, plan: string | undefined): void {

@@ -79,6 +79,16 @@ export const errorCatalogue = {
     title: "Template not found",
     meaning: "The app, or the library, has no template of this name.",
   },
+  "networks-not-found": {
+    status: 404,
+    title: "List of networks not found",
+    meaning: "The app has no list of networks of this name.",
+  },
+  "invalid-networks": {
+    status: 400,
+    title: "Invalid networks",
+    meaning: "Lines of the body are no networks. `errors` has each with its line. Nothing was stored.",
+  },
   "ban-not-found": {
     status: 404,
     title: "Ban not found",
@@ -138,7 +148,7 @@ export const errorCatalogue = {
   "app-not-empty": {
     status: 409,
     title: "App not empty",
-    meaning: "The app still has policies or templates. Delete them first.",
+    meaning: "The app still has policies, templates or lists of networks. Delete them first.",
   },
   "app-protected": {
     status: 409,
@@ -155,6 +165,12 @@ export const errorCatalogue = {
     status: 409,
     title: "Template in use",
     meaning: "Policies use the template. `policies` names them.",
+  },
+  "networks-in-use": {
+    status: 409,
+    title: "List of networks in use",
+    meaning:
+      "Policies, exemptions of apps or bans refer to the list. `detail` names some, and `policies` the policies.",
   },
   "too-many-bans": {
     status: 409,

@@ -17,6 +17,7 @@ export const consolePaths = [
   "/policies",
   "/templates",
   "/bans",
+  "/networks",
   "/consumers",
   "/history",
   "/audit",

@@ -1,12 +1,14 @@
 // A response that does not wait for the request's body, mostly a 401, closes the connection: nobody should have to read what
 // a stranger sends. If the connection closed at once, it would be reset while the client still sends, and many clients would
-// report the broken connection instead of the response. So what arrives within a second is read and dropped.
+// report the broken connection instead of the response. So what arrives is read and dropped, until nothing came for a second,
+// and for three seconds at most.
 
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import fp from "fastify-plugin";
 
-const lingerMs = 1_000;
+const silenceMs = 1_000;
+const mostPeriods = 3;
 
 export default fp(
   async (app) => {
@@ -30,7 +32,15 @@ function announcesBody({ headers }: IncomingMessage): boolean {
 function linger(socket: Socket): void {
   socket.destroySoon = () => {
     socket.end();
-    const timer = setTimeout(() => socket.destroy(), lingerMs);
-    socket.once("close", () => clearTimeout(timer));
+    let periods = 0;
+    let bytes = socket.bytesRead;
+    const endOfPeriod = () => {
+      periods += 1;
+      if (socket.bytesRead === bytes || periods === mostPeriods) socket.destroy();
+      bytes = socket.bytesRead;
+    };
+    // If this process was busy, Node runs the timer first, and reads what arrived meanwhile before it runs what setImmediate took.
+    const timer = setInterval(() => setImmediate(endOfPeriod), silenceMs);
+    socket.once("close", () => clearInterval(timer));
   };
 }

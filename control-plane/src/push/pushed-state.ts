@@ -5,7 +5,15 @@
 import { setImmediate } from "node:timers/promises";
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
-import { afterList, beforeList, type FrameType, type ListName, listsOf } from "@sluice/limiter/protocol/frame-lines.ts";
+import { listKey } from "@sluice/limiter/key/network-lists.ts";
+import {
+  afterList,
+  beforeList,
+  type FrameType,
+  isOptional,
+  type ListName,
+  listsOf,
+} from "@sluice/limiter/protocol/frame-lines.ts";
 import { type SnapshotCaller, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
 import {
   type GoneEntry,
@@ -15,6 +23,7 @@ import {
   nameOfCaller,
   nameOfPolicy,
 } from "@sluice/limiter/state/entries.ts";
+import { networkLines } from "../networks/network-lines.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
 import { timezonesIn } from "../zones/policy-zones.ts";
@@ -51,8 +60,11 @@ interface LoggedChange {
   readonly names: readonly string[];
   /** Those that were gone at some time on this way. */
   readonly deleted: readonly string[];
-  /** True if callers changed. Those that came and went on this way are not among the names: the history does not name them. */
-  readonly changesCallers: boolean;
+  /**
+   * True if callers or lists of networks changed. Callers and blocks that came and went on this way are not among the names: the history
+   * does not name them.
+   */
+  readonly changesUnnamed: boolean;
 }
 
 interface BanLine {
@@ -72,6 +84,8 @@ export class PushedState {
   #position: EditedPosition;
   #proofKey: string;
   readonly #lists: Readonly<Record<Exclude<ListName, "gone">, LineList>>;
+  /** By app and list: the names of its blocks. */
+  readonly #blocks = new Map<string, ReadonlySet<string>>();
   readonly #bans = new Map<string, BanLine>();
   readonly #callers = new Map<string, CallerLine>();
   readonly #zones = new Map<string, readonly ZoneTransition[]>();
@@ -95,13 +109,23 @@ export class PushedState {
     this.#position = { epoch, revision, edition };
     this.#proofKey = proofKey;
     this.#logFrom = revision;
-    this.#lists = { apps: new LineList(), bans: new LineList(), callers: new LineList(), policies: new LineList() };
+    this.#lists = {
+      apps: new LineList(),
+      networks: new LineList(),
+      bans: new LineList(),
+      callers: new LineList(),
+      policies: new LineList(),
+    };
   }
 
   /** Reads a whole state. Requests are served meanwhile. @param edition says how this control plane makes states */
   static async from(edition: string, stored: StoredState, nowMs: number): Promise<PushedState> {
     const state = new PushedState(edition, stored, nowMs);
     for (const app of stored.apps) state.#lists.apps.set(nameOfApp(app.name), appLine(app));
+    for (const { app, name, ranges } of stored.networkLists) {
+      state.#replaceNetworks(app, name, ranges, new Set());
+      await setImmediate();
+    }
     for (const ban of stored.bans) state.#setBan(ban);
     for (const caller of stored.callers) state.#setCaller(caller);
     const templates = templatesByApp(stored);
@@ -124,8 +148,8 @@ export class PushedState {
 
   /** The size of a snapshot, without a few hundred bytes that are around the lists. */
   get bytes(): number {
-    const { apps, bans, callers, policies } = this.#lists;
-    return apps.bytes + bans.bytes + callers.bytes + policies.bytes;
+    const { apps, networks, bans, callers, policies } = this.#lists;
+    return apps.bytes + networks.bytes + bans.bytes + callers.bytes + policies.bytes;
   }
 
   /**
@@ -157,6 +181,7 @@ export class PushedState {
       names.add(entry);
       this.#lists.apps.set(entry, app === undefined ? undefined : appLine(app));
     }
+    for (const { app, name, ranges } of changes.networkLists) this.#replaceNetworks(app, name, ranges, names);
     for (const { id, ban } of changes.bans) {
       names.add(nameOfBan({ id }));
       if (ban === undefined) this.#removeBan(id);
@@ -168,7 +193,7 @@ export class PushedState {
       to: revision,
       names: [...names],
       deleted: [...deleted],
-      changesCallers: changes.callers.length > 0,
+      changesUnnamed: changes.callers.length + changes.networkLists.length > 0,
     });
     this.#remembered += 1 + names.size;
     this.#forgetOldest();
@@ -205,9 +230,9 @@ export class PushedState {
     const known = this.#deltas.get(revision);
     if (known !== undefined) return known;
     const first = this.#placeAfter(revision);
-    const { from, changesCallers } = this.#log[first] as LoggedChange;
-    // A gateway of another control plane is in the middle of what is one change here, and may have a caller that we never knew.
-    if (from < revision && changesCallers) return undefined;
+    const { from, changesUnnamed } = this.#log[first] as LoggedChange;
+    // A gateway of another control plane is in the middle of what is one change here, and may have a caller or a block that we never knew.
+    if (from < revision && changesUnnamed) return undefined;
     // All gateways share one snapshot, and those at one revision a delta: many long ones would take time and memory.
     if (this.#bytesOfDeltas > mostDeltas * Math.max(this.bytes, leastSnapshotBytes)) return undefined;
     const made = this.#makeDelta(revision, first);
@@ -226,6 +251,19 @@ export class PushedState {
   #setPolicy(name: string, written: PolicyLine | undefined): void {
     this.#lists.policies.set(name, written?.line);
     for (const zone of written?.zones ?? []) this.#zones.set(zone.name, zone.transitions);
+  }
+
+  /** @param ranges undefined: the list is gone @param names gets the blocks that change */
+  #replaceNetworks(app: string, list: string, ranges: string | undefined, names: Set<string>): void {
+    const key = listKey(app, list);
+    const lines = ranges === undefined ? new Map<string, string>() : networkLines(app, list, ranges);
+    const changed = [...lines].filter(([name, line]) => this.#lists.networks.get(name) !== line);
+    const gone = [...(this.#blocks.get(key) ?? [])].filter((name) => !lines.has(name));
+    for (const name of gone) this.#lists.networks.set(name, undefined);
+    for (const [name, line] of changed) this.#lists.networks.set(name, line);
+    for (const name of [...gone, ...changed.map(([one]) => one)]) names.add(name);
+    if (lines.size === 0) this.#blocks.delete(key);
+    else this.#blocks.set(key, new Set(lines.keys()));
   }
 
   #setBan(ban: SnapshotBan): void {
@@ -308,7 +346,7 @@ export class PushedState {
         if (policy !== undefined && deleted.has(policy)) names.add(nameOfBan({ id }));
       }
     }
-    const lines: Record<ListName, string[]> = { apps: [], bans: [], callers: [], policies: [], gone: [] };
+    const lines: Record<ListName, string[]> = { apps: [], networks: [], bans: [], callers: [], policies: [], gone: [] };
     const zones: Record<string, readonly ZoneTransition[]> = {};
     for (const name of names) {
       const list = listOfKind[kindOf(name)];
@@ -339,7 +377,7 @@ export class PushedState {
     const names = listsOf(type);
     for (const [place, name] of names.entries()) {
       const list = pieces[name] ?? [];
-      if (name === "apps" && list.length === 0) continue;
+      if (isOptional(name) && list.length === 0) continue;
       all.push(Buffer.from(beforeList(name, all.length === 0, head)), ...list);
       all.push(Buffer.from(afterList(list.length === 0, place === names.length - 1)));
     }
@@ -348,14 +386,25 @@ export class PushedState {
   }
 }
 
-const listOfKind = { policy: "policies", app: "apps", ban: "bans", caller: "callers", zone: "policies" } as const;
+const listOfKind = {
+  policy: "policies",
+  app: "apps",
+  networks: "networks",
+  ban: "bans",
+  caller: "callers",
+  zone: "policies",
+} as const;
 
-/** @param name of a policy, an app, a ban or a caller */
+/** @param name of any entry but a zone */
 function goneEntry(name: string): GoneEntry {
   const rest = name.slice(2);
   switch (kindOf(name)) {
     case "app":
       return { app: rest };
+    case "networks": {
+      const [app = "", networks = "", from = ""] = rest.split(":");
+      return { app, networks, from };
+    }
     case "ban":
       return { ban: rest };
     case "caller":

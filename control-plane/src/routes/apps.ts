@@ -17,6 +17,7 @@ import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from 
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
+import { missingLists } from "./missing-lists.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
@@ -102,7 +103,14 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       const put = { name, asked: readAppBody(request.body), precondition: preconditionOf(request), check };
       const { revision, created, silenced } = await putApp(app.database, originOf(request), put);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...reported(name, silenced) };
+      const warnings = [
+        ...silencedPolicies(name, silenced),
+        ...(await missingLists(app.database, name, put.asked.exempt)),
+      ];
+      return {
+        ...(await announceChange(app, reply, revision, request.query.wait)),
+        ...(warnings.length === 0 ? {} : { warnings }),
+      };
     },
   );
 
@@ -116,7 +124,7 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       },
       schema: {
         tags,
-        summary: "Delete an app without policies and templates, with its bans and tokens",
+        summary: "Delete an app without policies, templates and lists of networks, with its bans and tokens",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),
@@ -160,8 +168,8 @@ async function check(realm: RealmDocument, policies: readonly PolicyOfApp[], tem
 }
 
 /** @param silenced how many policies stop matching traffic */
-function reported(name: string, silenced: number): { warnings?: readonly Problem[] } {
-  if (silenced === 0) return {};
+function silencedPolicies(name: string, silenced: number): Problem[] {
+  if (silenced === 0) return [];
   const got = `none: ${silenced === 1 ? "its policy matches" : `its ${silenced} policies match`} no traffic now`;
-  return { warnings: [{ path: "realm", expected: `a realm for app ${name}`, got }] };
+  return [{ path: "realm", expected: `a realm for app ${name}`, got }];
 }

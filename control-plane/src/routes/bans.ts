@@ -1,7 +1,7 @@
 // /api/v1/apps/{app}/bans: who is refused until a time, whatever the limits say.
 
 import type { FastifyInstance } from "fastify";
-import { banBodyShape, checkBannedKey, readBanBody } from "../schemas/ban-body.ts";
+import { banBodyShape, checkBannedKey, checkBannedList, readBanBody } from "../schemas/ban-body.ts";
 import {
   afterIdParameter,
   appSegment,
@@ -57,7 +57,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       },
       schema: {
         tags,
-        summary: "Ban a network, or key values of a policy, and push it",
+        summary: "Ban a network, a list of networks, or key values of a policy, and push it",
         description: "The body contains either cidr, or policy and key; and either until or for.",
         params: appParams,
         querystring: querySchema(changeParameters),
@@ -67,7 +67,8 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const asked = readBanBody(request.body, app.now());
       const check = (policy: unknown) => checkBannedKey(asked.banned, policy);
-      const wanted = { ...asked, app: request.params.app, check, total: app.totalBounds };
+      const checkList = (isThere: boolean) => checkBannedList(request.params.app, asked.banned, isThere);
+      const wanted = { ...asked, app: request.params.app, check, checkList, total: app.totalBounds };
       const ban = await createBan(app.database, originOf(request), wanted);
       reply.code(201).header("location", `/api/v1/apps/${ban.app}/bans/${ban.id}`);
       return { ...shown(ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };

@@ -16,7 +16,7 @@ import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { trace } from "../storage/audit.ts";
-import { readPlanOfConsumer } from "../storage/consumers.ts";
+import { findConsumer, type Terms } from "../storage/consumers.ts";
 import { DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { readTemplates } from "../storage/template-documents.ts";
@@ -111,17 +111,15 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     plan: string | undefined,
   ): Promise<AskedCounter> {
     const { document } = await getPolicy(app.database, name, policy);
-    const ofConsumer = plan ?? (await planOfConsumer(name, document, key));
-    return askedCounter(name, document, await readTemplates(app.database, name), key, literal, ofConsumer);
+    const consumer = await consumerOf(name, document, key);
+    return askedCounter(name, document, await readTemplates(app.database, name), key, literal, plan, consumer);
   }
 
-  /** @returns undefined if the policy has no plan by consumers, or not theirs */
-  async function planOfConsumer(name: string, document: unknown, key: readonly string[]): Promise<string | undefined> {
-    const { planBy, plans = {} } = document as { planBy?: string; plans?: object };
+  /** @returns undefined if nobody is known by the key, or the policy does not ask for consumers */
+  async function consumerOf(name: string, document: unknown, key: readonly string[]): Promise<Terms | undefined> {
     const [id] = key;
-    if (planBy !== byConsumer || id === undefined) return undefined;
-    const plan = await readPlanOfConsumer(app.database, name, id);
-    return plan !== undefined && Object.hasOwn(plans, plan) ? plan : undefined;
+    if ((document as { planBy?: string }).planBy !== byConsumer || id === undefined) return undefined;
+    return findConsumer(app.database, name, id);
   }
 
   async function carryOut(name: string, asked: AskedCounter, change: Change) {

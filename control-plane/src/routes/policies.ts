@@ -23,6 +23,7 @@ import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } f
 import { readTemplates } from "../storage/template-documents.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
+import { missingLists } from "./missing-lists.ts";
 import { missingRedis } from "./missing-redis.ts";
 import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
 
@@ -130,6 +131,7 @@ export default async function policyRoutes(
     async (request, reply) => {
       const { app: appName, policy: name } = request.params;
       let warnings: readonly Problem[] = [];
+      let stored: unknown;
       const put = {
         app: appName,
         name,
@@ -142,12 +144,17 @@ export default async function policyRoutes(
           const validation = validatePut(request.body, name, redisIsSet, templates, context);
           if (validation.problems.length > 0) throw invalidPolicy(validation.problems);
           warnings = [...validation.warnings, ...missingRedis(validation.document, app.fleet.list())];
+          stored = validation.document;
           return validation;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);
+      const missing = await missingLists(app.database, appName, (stored as { exempt?: unknown } | undefined)?.exempt);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
-      return { ...(await announceChange(app, reply, revision, request.query.wait)), ...reported(warnings) };
+      return {
+        ...(await announceChange(app, reply, revision, request.query.wait)),
+        ...reported([...warnings, ...missing]),
+      };
     },
   );
 

@@ -1,13 +1,14 @@
 // The body of a request to make a ban: who is banned, and until when.
 
 import { parseDuration } from "@sluice/limiter/document/duration.ts";
-import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
+import { nameShape, networkOrListShape } from "@sluice/limiter/document/policy-shape.ts";
 import { listProblems, noFindings } from "@sluice/limiter/document/problems.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { bannedKeyShape, cidrShape } from "@sluice/limiter/state/read-entries.ts";
+import { referredList } from "@sluice/limiter/key/network-lists.ts";
+import { bannedKeyShape } from "@sluice/limiter/state/read-entries.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
 import { parseTime } from "./time.ts";
@@ -25,8 +26,9 @@ export const banBodyShape: Shape = {
   kind: "record",
   fields: {
     cidr: {
-      shape: cidrShape,
-      description: "The network to ban; its host bits are cleared. Give either this, or policy and key.",
+      shape: networkOrListShape,
+      description:
+        'The network to ban, whose host bits are cleared, or "@" and the name of a list of networks. Give either this, or policy and key.',
     },
     policy: { shape: nameShape, description: "Name of the policy whose key values are banned." },
     key: {
@@ -107,13 +109,25 @@ export function checkBannedKey(banned: Banned, policy: unknown): void {
   refuseProblems(problems);
 }
 
+/** A ban of a list that is not there would ban nobody. @throws ApiError invalid-request */
+export function checkBannedList(app: string, banned: Banned, isThere: boolean): void {
+  if (isThere || !("cidr" in banned)) return;
+  refuseProblems([{ path: "cidr", expected: expectedList(app), got: describeValue(banned.cidr) }]);
+}
+
+/** Says what a reference of an app to a list of networks must be. */
+export function expectedList(app: string): string {
+  const ofAll = app === "default" ? "" : " or of app default";
+  return `"@" and the name of a list of networks of app ${app}${ofAll}`;
+}
+
 function bannedBy(
   cidr: string | undefined,
   policy: string | undefined,
   key: readonly string[] | undefined,
 ): Banned | undefined {
   if (cidr !== undefined && policy === undefined && key === undefined)
-    return { cidr: formatCidr(parseCidr(cidr) as Cidr) };
+    return { cidr: referredList(cidr) === undefined ? formatCidr(parseCidr(cidr) as Cidr) : cidr };
   if (cidr === undefined && policy !== undefined && key !== undefined) return { policy, key };
   return undefined;
 }

@@ -20,6 +20,7 @@ export const appParameter = {
 export const policySegment = { type: "string", description: "Name of the policy." } as const;
 
 export const templateSegment = { type: "string", description: "Name of the template." } as const;
+export const networksSegment = { type: "string", description: "Name of the list of networks." } as const;
 export const banSegment = { type: "string", description: "Id of the ban." } as const;
 export const tokenSegment = { type: "string", description: "Id of the token." } as const;
 

@@ -89,7 +89,7 @@ const applied = {
 const anything = {};
 
 const documentChange = object({
-  kind: { type: "string", enum: ["app", "policy", "template", "ban"] },
+  kind: { type: "string", enum: ["app", "policy", "template", "networks", "ban"] },
   app: text,
   name: text,
   change: { type: "string", enum: ["created", "updated", "deleted"] },
@@ -218,7 +218,7 @@ const revisionFields = {
   subject: {
     ...text,
     description:
-      "The template, token or ban that was changed; of a roll-back, the revision; of many policies, how many.",
+      "The template, list of networks, token or ban that was changed; of a roll-back, the revision; of many policies, how many.",
   },
   summary: { ...text, description: "The change in words." },
 };
@@ -763,6 +763,28 @@ const templatePage = {
   ),
 };
 
+const listOfNetworks = {
+  name: text,
+  etag,
+  revision: count,
+  updatedAt: time,
+  count: { ...count, description: "How many networks are on it." },
+  bytes: { ...count, description: "The bytes of its ranges, as gateways get them." },
+};
+
+const networkList = {
+  $id: "NetworkList",
+  ...object({
+    ...listOfNetworks,
+    networks: { type: "array", items: text, description: "The networks, in the order of their addresses." },
+  }),
+};
+
+const networkListPage = {
+  $id: "NetworkListPage",
+  ...object({ lists: { type: "array", items: object(listOfNetworks) }, next }, ["next"]),
+};
+
 const suppliedWords = {
   title: text,
   description: { ...text, description: "What it is for, what the client sees, and what to change." },
@@ -833,6 +855,8 @@ export const sharedSchemas = [
   consumerPage,
   template,
   templatePage,
+  networkList,
+  networkListPage,
   suppliedTemplate,
   suppliedLibrary,
 ];
@@ -877,6 +901,8 @@ export type SharedSchema =
   | "ConsumerPage"
   | "Template"
   | "TemplatePage"
+  | "NetworkList"
+  | "NetworkListPage"
   | "SuppliedTemplate"
   | "Library";
 

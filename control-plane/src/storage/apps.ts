@@ -217,6 +217,16 @@ export function deleteApp(
     if (template !== undefined) {
       throw new ApiError("app-not-empty", `The app "${name}" still has templates, "${template.name}" among them.`);
     }
+    const list = await transaction
+      .selectFrom("network_lists")
+      .select("name")
+      .where("app", "=", name)
+      .orderBy("name")
+      .limit(1)
+      .executeTakeFirst();
+    if (list !== undefined) {
+      throw new ApiError("app-not-empty", `The app "${name}" still has lists of networks, "${list.name}" among them.`);
+    }
     await deleteConsumersOf(transaction, origin, name);
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
     await deleteTokensOf(transaction, origin, "app", name);

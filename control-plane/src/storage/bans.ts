@@ -2,11 +2,13 @@
 // are deleted when the next ban is made.
 
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
+import { referredList } from "@sluice/limiter/key/network-lists.ts";
 import type { Expression, ExpressionBuilder, SqlBool, Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin } from "./change.ts";
+import { knownLists } from "./network-lists.ts";
 import { newId } from "./new-id.ts";
 import type { BanTable, Database, Tables } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
@@ -30,7 +32,8 @@ export interface Ban {
 /**
  * @param ban.check throws when the policy cannot have key values like the ban's; it gets undefined if there is no such
  * policy
- * @throws ApiError app-not-found, too-many-bans, or what the check throws
+ * @param ban.checkList throws if a list of networks that is to be banned is not there
+ * @throws ApiError app-not-found, too-many-bans, or what the checks throw
  */
 export function createBan(
   database: Database,
@@ -41,6 +44,7 @@ export function createBan(
     untilMs: number;
     reason: string | undefined;
     check(policy: unknown): void;
+    checkList(isThere: boolean): void;
     total: TotalBounds;
   },
 ): Promise<Ban> {
@@ -56,6 +60,8 @@ export function createBan(
         .executeTakeFirst();
       ban.check(policy === undefined ? undefined : JSON.parse(policy.document));
     }
+    const list = "cidr" in banned ? referredList(banned.cidr) : undefined;
+    if (list !== undefined) ban.checkList((await knownLists(transaction, app, [list])).has(list));
     await sweepBans(transaction, origin.atMs);
     const id = newId(origin.atMs);
     const bytes = banBytes({ id, app, banned, untilMs });

@@ -10,6 +10,7 @@ import {
   bytesOfCaller,
   mostConsumers,
   mostDocumentBytes,
+  mostNetworkBytes,
   policyBytesInAll,
   type TotalBounds,
   type Usage,
@@ -70,6 +71,7 @@ function exceededInAll(
   look("policies", used.policies, change.policies ?? 0, bounds.policies);
   look("steps", used.steps, change.steps ?? 0, bounds.steps);
   look("consumers", used.consumers, change.consumers ?? 0, mostConsumers);
+  look("networkBytes", used.networkBytes, change.networkBytes ?? 0, mostNetworkBytes);
   look("bytes", policyBytes(used), policyBytes(change), policyBytesInAll(bounds));
   if (!isAlwaysTaken(ofApp, change)) {
     look("banBytes", urgentBytes(used), urgentBytes(change), urgentBytesInAll(bounds));

@@ -57,8 +57,8 @@ export async function getConsumer(database: Database, app: string, id: string): 
 }
 
 /** Returns undefined if there is no such consumer. */
-export async function readPlanOfConsumer(database: Database, app: string, id: string): Promise<string | undefined> {
-  return (await readOne(database, app, id))?.plan;
+export async function findConsumer(database: Database, app: string, id: string): Promise<Terms | undefined> {
+  return readOne(database, app, id);
 }
 
 export interface ConsumerSearch {

@@ -14,6 +14,9 @@ export const actions = [
   "create-template",
   "update-template",
   "delete-template",
+  "create-networks",
+  "update-networks",
+  "delete-networks",
   "create-caller",
   "delete-caller",
   "roll-back",
@@ -34,7 +37,7 @@ export interface Entry {
   /** Absent if the change belongs to no app. */
   readonly app?: string;
   readonly policy?: string;
-  /** The name of the template or token that changed, or the id of the ban. */
+  /** The name of the template, list of networks or token that changed, or the id of the ban. */
   readonly subject?: string;
   /** Documents as JSON text. */
   readonly before?: string;

@@ -16,7 +16,7 @@ export interface RevisionDetails extends Revision {
 }
 
 /** What a revision may change, and undo. */
-export type DocumentKind = "app" | "policy" | "template" | "ban";
+export type DocumentKind = "app" | "policy" | "template" | "networks" | "ban";
 
 interface DocumentId {
   readonly kind: DocumentKind;
@@ -49,6 +49,9 @@ const kinds: Readonly<Partial<Record<Action, DocumentKind>>> = {
   "create-template": "template",
   "update-template": "template",
   "delete-template": "template",
+  "create-networks": "networks",
+  "update-networks": "networks",
+  "delete-networks": "networks",
   "create-ban": "ban",
   "delete-ban": "ban",
 };

@@ -10,6 +10,7 @@ import { readBans } from "./bans.ts";
 import type { Action } from "./entry.ts";
 import type { Position } from "./epoch.ts";
 import { documentsTouched, touchingEntries } from "./history.ts";
+import { type ListRanges, readListRanges } from "./network-lists.ts";
 import type { Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { readCallers } from "./tokens.ts";
@@ -23,6 +24,7 @@ export interface StoredState {
   readonly policies: readonly { readonly app: string; readonly name: string; readonly document: string }[];
   readonly apps: readonly App[];
   readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
+  readonly networkLists: readonly ListRanges[];
   readonly bans: readonly SnapshotBan[];
   readonly callers: readonly SnapshotCaller[];
 }
@@ -53,10 +55,12 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
       const policies = await readPolicies(transaction);
       const templates = await transaction.selectFrom("templates").select(["app", "name", "document"]).execute();
       const apps = await readApps(transaction);
+      const networkLists = await readListRanges(transaction);
       const bans = await readBans(transaction, nowMs);
       const callers = await readCallers(transaction, nowMs);
       const { epoch, proof_key: proofKey } = head;
-      return { epoch, revision: Number(head.revision), proofKey, policies, apps, templates, bans, callers };
+      const revision = Number(head.revision);
+      return { epoch, revision, proofKey, policies, apps, templates, networkLists, bans, callers };
     });
 }
 
@@ -68,6 +72,12 @@ export interface StateChanges {
   readonly proofKey: string;
   readonly policies: readonly ChangedPolicy[];
   readonly apps: readonly ChangedApp[];
+  readonly networkLists: readonly {
+    readonly app: string;
+    readonly name: string;
+    /** As in the table. */
+    readonly ranges: string | undefined;
+  }[];
   readonly bans: readonly { readonly id: string; readonly ban: SnapshotBan | undefined }[];
   /** All callers of apps in which any has come or gone. */
   readonly callers: readonly { readonly app: string; readonly callers: readonly SnapshotCaller[] }[];
@@ -119,6 +129,7 @@ export async function readChanges(
       if (touched === undefined) return undefined;
       const policies = await readTouchedPolicies(transaction, touched);
       const apps = await readTouchedApps(transaction, touched.apps);
+      const networkLists = await readTouchedLists(transaction, touched.networkLists);
       const bans = await readTouchedBans(transaction, touched.bans, nowMs);
       const callers: { app: string; callers: SnapshotCaller[] }[] = [];
       for (const app of touched.appsOfCallers)
@@ -128,7 +139,7 @@ export async function readChanges(
         if (templates.has(app) || document?.includes('"template"') !== true) continue;
         templates.set(app, await readTemplates(transaction, app));
       }
-      return { epoch, revision, proofKey, policies, apps, bans, callers, templates };
+      return { epoch, revision, proofKey, policies, apps, networkLists, bans, callers, templates };
     });
 }
 
@@ -140,6 +151,8 @@ interface Touched {
   readonly appsOfTemplates: Set<string>;
   /** By name: whether the app was gone at some time. */
   readonly apps: Map<string, boolean>;
+  /** By app and name. */
+  readonly networkLists: Map<string, { readonly app: string; readonly name: string }>;
   readonly bans: Set<string>;
   readonly appsOfCallers: Set<string>;
 }
@@ -157,6 +170,7 @@ async function findTouched(
     policies: new Map(),
     appsOfTemplates: new Set(),
     apps: new Map(),
+    networkLists: new Map(),
     bans: new Set(),
     appsOfCallers: new Set(),
   };
@@ -171,6 +185,7 @@ async function findTouched(
     for (const { kind, app, name } of await documentsTouched(transaction, row)) {
       if (kind === "app") touched.apps.set(name, action === "delete-app" || touched.apps.get(name) === true);
       else if (kind === "ban") touched.bans.add(name);
+      else if (kind === "networks") touched.networkLists.set(`${app}:${name}`, { app, name });
       else if (kind === "template") touched.appsOfTemplates.add(app);
       else {
         const ofApp = touched.policies.get(app) ?? new Map<string, boolean>();
@@ -228,6 +243,19 @@ async function readTouchedApps(
   if (touched.size === 0) return [];
   const apps = new Map((await readApps(transaction, [...touched.keys()])).map((app) => [app.name, app]));
   return [...touched].map(([name, wasDeleted]) => ({ name, app: apps.get(name), wasDeleted }));
+}
+
+async function readTouchedLists(
+  transaction: Transaction<Tables>,
+  touched: Touched["networkLists"],
+): Promise<StateChanges["networkLists"]> {
+  const wanted = [...touched.values()];
+  const found = await readListRanges(transaction, wanted);
+  return wanted.map(({ app, name }) => ({
+    app,
+    name,
+    ranges: found.find((one) => one.app === app && one.name === name)?.ranges,
+  }));
 }
 
 async function readTouchedBans(

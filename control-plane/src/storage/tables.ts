@@ -25,6 +25,7 @@ export interface Tables {
   member_groups: MemberGroupTable;
   sessions: SessionTable;
   consumers: ConsumerTable;
+  network_lists: NetworkListTable;
 }
 
 /** A single row with id 1: the head of the history. */
@@ -182,6 +183,22 @@ export interface TemplateTable {
   updated_at: number;
 }
 
+/** A named list of networks. */
+export interface NetworkListTable {
+  app: string;
+  name: string;
+  /** One on each line, in the order of their addresses. */
+  networks: string;
+  count: number;
+  /** What gateways search: the ranges of both versions of IP (`Ranges`), as JSON. */
+  ranges: string;
+  /** Size of the ranges. */
+  bytes: number;
+  /** The revision that last changed it. */
+  revision: number;
+  updated_at: number;
+}
+
 /** A consumer: whose requests have the limits of a plan. */
 export interface ConsumerTable {
   app: string;
@@ -219,6 +236,8 @@ export interface UsageTable extends UsageSums {
   /** The highest number of an entry of the app's history that was deleted; 0: none was. */
   history_pruned: Generated<number>;
   consumers: Generated<number>;
+  network_lists: Generated<number>;
+  network_bytes: Generated<number>;
 }
 
 /** An action that does not change what gateways enforce. Written once, never changed. */

@@ -224,9 +224,10 @@ export async function readCallers(
     .where((row) => row.or([row("expires_at", "is", null), row("expires_at", ">", nowMs)]))
     .orderBy("id")
     .execute();
-  return rows.map(tokenFrom).map(({ app = "", hash, expiresAtMs }) => ({
+  return rows.map(tokenFrom).map(({ app = "", hash, name, expiresAtMs }) => ({
     app,
     sha256: hash,
+    name,
     ...(expiresAtMs === undefined ? {} : { expiresAtSeconds: expiresAtMs / 1_000 }),
   }));
 }

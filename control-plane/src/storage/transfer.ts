@@ -13,6 +13,7 @@ const tables = [
   "apps",
   "policies",
   "templates",
+  "network_lists",
   "bans",
   "members",
   "member_roles",
@@ -31,6 +32,7 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
   apps: ["name"],
   policies: ["app", "name"],
   templates: ["app", "name"],
+  network_lists: ["app", "name"],
   bans: ["id"],
   members: ["name"],
   member_roles: ["member", "app"],
@@ -44,7 +46,7 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|consumers|is_admin|is_deleted|position|.*_(at|bytes|entries|pruned|position))$/;
+  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|consumers|count|network_lists|is_admin|is_deleted|position|.*_(at|bytes|entries|pruned|position))$/;
 const textIds: readonly Table[] = ["bans", "tokens", "audit", "consumers"];
 
 const format = 1;

@@ -43,6 +43,8 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
         tokens: row("tokens", "+", change.tokens ?? 0),
         callers: row("callers", "+", change.callers ?? 0),
         consumers: row("consumers", "+", change.consumers ?? 0),
+        network_lists: row("network_lists", "+", change.networkLists ?? 0),
+        network_bytes: row("network_bytes", "+", change.networkBytes ?? 0),
       }))
       .where("app", "=", whose)
       .execute();
@@ -98,7 +100,9 @@ export function noUsage(): CountedUsage {
   return usageFrom(emptyRow(""));
 }
 
-function usageFrom(row: UsageSums & { readonly consumers?: number }): CountedUsage {
+function usageFrom(
+  row: UsageSums & Partial<Record<"consumers" | "network_lists" | "network_bytes", number>>,
+): CountedUsage {
   return {
     policies: Number(row.policies),
     bytes: Number(row.bytes),
@@ -110,5 +114,7 @@ function usageFrom(row: UsageSums & { readonly consumers?: number }): CountedUsa
     tokens: Number(row.tokens),
     callers: Number(row.callers),
     consumers: Number(row.consumers ?? 0),
+    networkLists: Number(row.network_lists ?? 0),
+    networkBytes: Number(row.network_bytes ?? 0),
   };
 }

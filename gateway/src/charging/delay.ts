@@ -1,12 +1,13 @@
 // Requests that wait for units (onLimit: delay). Each worker has a queue for each counter: the first request sleeps until the
 // limit has units again and is then decided anew. The others sleep until it is their turn, and a request that arrives while
 // others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
-// requests wait: the worker serves others meanwhile.
+// requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
 //
 // A request leaves its queue when it ends at the latest: nginx ends the request of a client that has gone.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
-import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { Rate } from "../../../limiter/src/algorithms/rate.ts";
+import { type CompiledPolicy, isEverHeld } from "../../../limiter/src/compiled/compile.ts";
 import {
   clearMerged,
   type MergedDecision,
@@ -19,14 +20,32 @@ import { keepForRequest, newRequestField, takeFromRequest } from "../request/req
 import { nowMs, sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import type { Outcome } from "../stores/store.ts";
-import { beginWaiting, endWaiting, mayWait } from "./waiting-requests.ts";
+import {
+  arrival,
+  hasOtherWorkers,
+  isOthersTurn,
+  lookAgainMs,
+  othersWait,
+  sayAgainMs,
+  sayFirst,
+  sayNone,
+} from "./line-of-workers.ts";
+import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requests.ts";
 
-/** The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. */
+/**
+ * The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. It grows with the
+ * number of queues, so that a worker decides for those that wait at most a thousand times a second.
+ */
 const decideAgainMs = 10;
+/** What a request hears that waits behind others, and has not been decided when its time is over. */
+const unaskedRetryUs = 1_000;
 
 interface QueuedRequest {
   readonly queue: Queue;
   readonly turn: Semaphore;
+  readonly cost: number;
+  /** When it came, by the clock of all workers. */
+  readonly arrivedUs: number;
   before: QueuedRequest | undefined;
   behind: QueuedRequest | undefined;
 }
@@ -40,6 +59,8 @@ interface Queue {
   /** When the first request is decided again. */
   nextAtMs: number;
   length: number;
+  /** What all of them cost together. */
+  cost: number;
   first: QueuedRequest | undefined;
   last: QueuedRequest | undefined;
 }
@@ -48,6 +69,7 @@ interface Queue {
 const waitingFor: Record<string, number | undefined> = {};
 /** By policy and key values. */
 const queues: Record<string, Queue | undefined> = {};
+let queueCount = 0;
 /** When the request ends, the next one has its turn. */
 const queuedField = newRequestField<QueuedRequest>(leave);
 
@@ -61,32 +83,42 @@ const queuedField = newRequestField<QueuedRequest>(leave);
 export function admitInTurn(
   policy: CompiledPolicy,
   keyValues: string,
-  { maxDelayUs, maxWaiting }: Delay,
+  { maxDelayUs, maxWaiting }: Pick<Delay, "maxDelayUs" | "maxWaiting">,
   outcome: Outcome,
   decide: () => boolean,
 ): boolean {
   const { merged: own } = outcome;
   const name = policy.counterPrefix;
   const counter = name + keyValues;
-  const refusal = queues[counter]?.refusal;
-  // A refusal by the policy of a former snapshot is not reported under this policy's name.
-  if (refusal?.policy?.limits === policy.limits) {
-    mergeAll(own, refusal);
-  } else {
+  const known = queues[counter];
+  const isSame = known?.refusal.policy?.limits === policy.limits;
+  // Plans have counters in common. Those that wait for a former snapshot's limits are overtaken.
+  const isBehind = known === undefined ? othersWait(counter) : isSame || policy.lockLimit !== undefined;
+  // A cost that no limit ever holds is refused at once, even behind others.
+  if (!isBehind || !isEverHeld(policy)) {
     if (decide()) return true;
     if (own.policy === undefined) return false;
+  } else if (known !== undefined && isSame) {
+    mergeAll(own, known.refusal);
+  } else {
+    // Those before have not been refused here, or by the limits of another plan.
+    refuseUnasked(own, policy, unaskedRetryUs);
   }
   if ((waitingFor[name] ?? 0) >= maxWaiting || !mayWait(policy)) return false;
-  const queue = queues[counter] ?? beginQueue(name, counter, own);
+  let queue = queues[counter];
+  if (queue === undefined) {
+    queue = beginQueue(name, counter, own);
+    // It is decided as soon as those of other workers have had their turns.
+    if (isBehind) queue.nextAtMs = nowMs();
+  }
   const untilMs = nowMs() + maxDelayUs / 1000;
-  const turnAtMs = math.max(queue.nextAtMs, nowMs()) + queue.length * slowestMs(policy);
-  if (own.decision.retryAfterUs === never || turnAtMs > untilMs) {
-    if (queue.length === 0) queues[counter] = undefined;
+  if (own.decision.retryAfterUs === never || turnAtMs(queue, policy, own) > untilMs) {
+    if (queue.length === 0) endQueue(queue);
     return false;
   }
   beginWaiting();
   const beganMs = nowMs();
-  const queued = enter(queue);
+  const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);
   const allowed = waitIn(queued, own, untilMs, decide);
   endWaiting();
@@ -100,18 +132,48 @@ export function admitInTurn(
 function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, decide: () => boolean): boolean {
   const { queue, turn } = queued;
   if (queue.first === queued) {
-    sleepMs(queue.nextAtMs - nowMs());
+    sleepAsFirst(queued, queue.nextAtMs);
   } else {
     turn.wait((untilMs - nowMs()) / 1000);
     if (queue.first !== queued) return false;
   }
-  while (!decide()) {
+  for (;;) {
+    if (!awaitOtherWorkers(queued, untilMs)) return false;
+    if (decide()) return true;
     if (own.policy === undefined) return false;
     noteRefusal(queue, own);
     if (own.decision.retryAfterUs === never || queue.nextAtMs > untilMs) return false;
-    sleepMs(queue.nextAtMs - nowMs());
+    sleepAsFirst(queued, queue.nextAtMs);
   }
-  return true;
+}
+
+/** Other workers know all the time that this request waits. */
+function sleepAsFirst({ queue, arrivedUs }: QueuedRequest, atMs: number): void {
+  if (!hasOtherWorkers()) {
+    sleepMs(atMs - nowMs());
+    return;
+  }
+  for (;;) {
+    sayFirst(queue.counter, arrivedUs);
+    const leftMs = atMs - nowMs();
+    sleepMs(math.min(leftMs, sayAgainMs));
+    if (leftMs <= sayAgainMs) return;
+  }
+}
+
+/** @returns false: those of other workers that came before did not have their turns in time */
+function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number): boolean {
+  if (!hasOtherWorkers()) return true;
+  let sayAtMs = 0;
+  for (;;) {
+    if (nowMs() >= sayAtMs) {
+      sayFirst(queue.counter, arrivedUs);
+      sayAtMs = nowMs() + sayAgainMs;
+    }
+    if (!isOthersTurn(queue.counter, arrivedUs)) return true;
+    if (nowMs() > untilMs) return false;
+    sleepMs(lookAgainMs);
+  }
 }
 
 function beginQueue(policy: string, counter: string, own: MergedDecision): Queue {
@@ -121,11 +183,13 @@ function beginQueue(policy: string, counter: string, own: MergedDecision): Queue
     refusal: newMergedDecision(),
     nextAtMs: 0,
     length: 0,
+    cost: 0,
     first: undefined,
     last: undefined,
   };
   noteRefusal(queue, own);
   queues[counter] = queue;
+  queueCount += 1;
   return queue;
 }
 
@@ -134,15 +198,25 @@ function noteRefusal(queue: Queue, own: MergedDecision): void {
   const { retryAfterUs } = own.decision;
   clearMerged(queue.refusal);
   mergeAll(queue.refusal, own);
-  queue.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : decideAgainMs);
+  queue.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : math.max(decideAgainMs, queueCount));
 }
 
-function enter(queue: Queue): QueuedRequest {
-  const queued: QueuedRequest = { queue, turn: semaphoreLibrary.new(0), before: queue.last, behind: undefined };
+/** Nothing is kept of keys that are gone. */
+function endQueue(queue: Queue): void {
+  if (queues[queue.counter] !== queue) return;
+  queues[queue.counter] = undefined;
+  queueCount -= 1;
+  sayNone(queue.counter);
+}
+
+function enter(queue: Queue, cost: number): QueuedRequest {
+  const turn = semaphoreLibrary.new(0);
+  const queued: QueuedRequest = { queue, turn, cost, arrivedUs: arrival(), before: queue.last, behind: undefined };
   if (queue.last === undefined) queue.first = queued;
   else queue.last.behind = queued;
   queue.last = queued;
   queue.length += 1;
+  queue.cost += cost;
   waitingFor[queue.policy] = (waitingFor[queue.policy] ?? 0) + 1;
   return queued;
 }
@@ -154,23 +228,37 @@ function leave(this: void, queued: QueuedRequest): void {
   if (before === undefined) queue.first = behind;
   else before.behind = behind;
   // The request that had its turn leaves, so it is the next one's turn.
-  if (before === undefined && behind !== undefined) behind.turn.post(1);
+  if (before === undefined && behind !== undefined) {
+    sayFirst(queue.counter, behind.arrivedUs);
+    behind.turn.post(1);
+  }
   queue.length -= 1;
-  // An entry without waiting requests is removed, so that nothing is kept of keys that are gone.
-  if (queue.length === 0) queues[queue.counter] = undefined;
+  queue.cost -= queued.cost;
+  if (queue.length === 0) endQueue(queue);
   const others = (waitingFor[queue.policy] as number) - 1;
   waitingFor[queue.policy] = others > 0 ? others : undefined;
 }
 
 /**
- * How long the slowest limit of the policy needs to refill the units of one request, in ms. For concurrency slots, this is not
- * known.
+ * Returns when it will be the newcomer's turn, as far as that is known: when the first is decided again, and after that the buckets that refused
+ * have refilled for all others before it.
  */
-function slowestMs({ policy, limits }: CompiledPolicy): number {
-  let ms = 0;
-  for (const { rate } of limits) {
-    if (rate.algorithm === "concurrency") continue;
-    ms = math.max(ms, (policy.cost * rate.windowUs) / rate.quota / 1000);
+function turnAtMs(
+  { nextAtMs, first, cost }: Queue,
+  { policy, limits }: CompiledPolicy,
+  { violated }: MergedDecision,
+): number {
+  const atMs = math.max(nextAtMs, nowMs());
+  if (first === undefined) return atMs;
+  let unitMs = 0;
+  for (const { name, rate } of limits) {
+    if (!refills(rate) || !violated.includes(name)) continue;
+    unitMs = math.max(unitMs, rate.windowUs / rate.quota / 1000);
   }
-  return ms;
+  return atMs + (cost - first.cost + policy.cost) * unitMs;
+}
+
+/** Windows have all of their units again at once, and slots at any moment. */
+function refills({ algorithm }: Rate): boolean {
+  return algorithm === "token-bucket" || algorithm === "shaped-bucket" || algorithm === "leaky-bucket";
 }

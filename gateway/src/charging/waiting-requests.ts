@@ -3,7 +3,7 @@
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
-import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
@@ -19,6 +19,16 @@ let mostWaiting = math.huge;
 /** For each worker's start. */
 export function boundWaiting(most: number): void {
   mostWaiting = most;
+}
+
+/** Requests that wait on this worker. */
+export function waitingCount(): number {
+  return waiting;
+}
+
+/** How many checks of one policy may wait: the rest is for others, and for the gateway's own requests. */
+export function mostOfOnePolicy(): number {
+  return mostWaiting / 2;
 }
 
 /** Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between. @param policy that would have it wait */
@@ -51,6 +61,18 @@ export function refuseIfFull(merged: MergedDecision, policy: CompiledPolicy): bo
   if (mayWait(policy)) return false;
   refuseToWait(merged, policy);
   return true;
+}
+
+/** Refuses a request that was not decided, because others are before it. @param merged empty */
+export function refuseUnasked(merged: MergedDecision, policy: CompiledPolicy, retryAfterUs: number): undefined {
+  const { name, rate } = policy.limits[0] as CompiledLimit;
+  const decision = emptyDecision();
+  decision.allowed = false;
+  decision.limit = capacity(rate);
+  decision.remaining = 0;
+  decision.retryAfterUs = retryAfterUs;
+  decision.resetAfterUs = retryAfterUs;
+  mergeLimit(merged, policy, name, decision);
 }
 
 /**

@@ -4,21 +4,21 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/header-values.ts";
-import { refundAll } from "../charging/refunds.ts";
-import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { mayWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import type { Settings } from "../settings.ts";
 import type { Charge } from "../stores/store.ts";
 import { currentCaller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
-import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome } from "./decide.ts";
-import { aCost, aPolicy, aValue, isCost, isKeyValue } from "./request-body.ts";
+import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome, turnAway } from "./decide.ts";
+import { aCost, aPolicy, aValue, isCost, isKeyValue, readMaxWait, refuseWaitingPeek } from "./request-body.ts";
 import { aPlan, readRequestedChecks, type Written } from "./requested-policy.ts";
+import { beginChecks } from "./under-way.ts";
 
-/** Eight key values, policy, cost, plan, and one more to detect that there are too many. */
-const mostParameters = 12;
-const known = ["policy", "key", "cost", "plan"];
+/** Eight key values, policy, cost, plan, peek, maxWait, and one more to detect that there are too many. */
+const mostParameters = 14;
+const known = ["policy", "key", "cost", "plan", "peek", "maxWait"];
 
 type Parameter = string | true | (string | true)[] | undefined;
 
@@ -37,29 +37,29 @@ function answer(settings: Settings): CheckError | undefined {
   if (caller === undefined) return unauthorized;
   const [written, queryError] = readQuery();
   if (written === undefined) return queryError;
-  const [requested, checkError] = readRequestedChecks(caller, [written]);
+  const [requested, checkError] = readRequestedChecks(caller, [written], false);
   if (requested === undefined) return checkError;
+  const overload = beginChecks(requested);
+  if (overload !== undefined) return overload;
   const charges: Charge[] = [];
-  const outcomes = decideRequestedChecks(requested, charges);
-  const delayUs = allAllowed(outcomes) ? longestDelayUs(outcomes) : 0;
+  const outcomes = decideRequestedChecks(caller, requested, charges);
+  // Who only looks has nothing to wait for.
+  const delayUs = allAllowed(outcomes) && !written.isPeek ? longestDelayUs(outcomes) : 0;
   const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
   send(settings, outcomes, mayGoOn ? delayUs : 0);
   return undefined;
 }
 
-/** Refuses the request because too many requests wait already. */
-function turnAway(outcome: Outcome, charges: readonly Charge[]): void {
-  refuseToWait(outcome.merged, outcome.policy);
-  outcome.allowed = false;
-  refundAll(charges);
-}
-
 function readQuery(): LuaMultiReturn<[written: Written | undefined, error: CheckError | undefined]> {
   const [args, failure] = ngx.req.get_uri_args(mostParameters);
   const findings = noFindings();
   if (failure !== undefined) {
-    addProblem(findings, { path: "", expected: "policy, up to 8 of key, cost and plan", got: "more parameters" });
+    addProblem(findings, {
+      path: "",
+      expected: "policy, up to 8 of key, cost, plan, peek and maxWait",
+      got: "more parameters",
+    });
   }
   for (const name in args) {
     if (known.includes(name)) continue;
@@ -79,11 +79,19 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
   if (plan !== undefined && typeof plan !== "string") {
     addProblem(findings, { path: "plan", expected: aPlan, got: describeValue(plan) });
   }
+  const peek = args["peek"] as Parameter;
+  if (peek !== undefined && peek !== "true" && peek !== "false") {
+    addProblem(findings, { path: "peek", expected: "true or false", got: describeValue(peek) });
+  }
+  const maxWaitUs = readMaxWait(args["maxWait"], "maxWait", findings);
+  if (peek === "true") refuseWaitingPeek(maxWaitUs, "maxWait", findings);
   if (findings.problems.length > 0) {
     const detail = "This cannot be decided. Nothing was charged.";
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(findings) });
   }
-  return $multi({ policy: policy as string, key, cost, plan: plan as string | undefined, path: "" }, undefined);
+  const isPeek = peek === "true";
+  const ofPlan = plan as string | undefined;
+  return $multi({ policy: policy as string, key, cost, plan: ofPlan, isPeek, maxWaitUs, path: "" }, undefined);
 }
 
 function keyOf(parameter: Parameter, findings: Findings): string[] {

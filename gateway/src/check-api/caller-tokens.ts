@@ -2,6 +2,7 @@
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import { bearerToken } from "../../../limiter/src/key/authorization.ts";
+import { callerSeries } from "../metrics/caller-counts.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { currentState } from "../snapshot/current.ts";
@@ -10,6 +11,9 @@ import { currentState } from "../snapshot/current.ts";
 export interface Caller {
   readonly app: string;
   readonly expiresAtSeconds: number;
+  /** What counts its decisions. */
+  readonly allowedSeries: string;
+  readonly refusedSeries: string;
 }
 
 const mostVerified = 1000;
@@ -36,9 +40,15 @@ export function currentCaller(): Caller | undefined {
 function verify(header: string): Caller | undefined {
   const token = bearerToken(header);
   if (token === undefined || token === false) return undefined;
-  const known = currentState().callers[sha256Hex(token)];
+  const sha256 = sha256Hex(token);
+  const known = currentState().callers[sha256];
   if (known === undefined) return undefined;
-  const caller = { app: known.app, expiresAtSeconds: known.expiresAtSeconds ?? math.huge };
+  const caller: Caller = {
+    app: known.app,
+    expiresAtSeconds: known.expiresAtSeconds ?? math.huge,
+    allowedSeries: callerSeries(sha256, "allowed"),
+    refusedSeries: callerSeries(sha256, "refused"),
+  };
   if (verifiedCount >= mostVerified) forgetVerified();
   verified[header] = caller;
   verifiedCount += 1;

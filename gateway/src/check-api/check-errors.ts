@@ -14,6 +14,9 @@ export type CheckErrorCode =
   | "method-not-allowed"
   | "body-too-large"
   | "unsupported-media-type"
+  | "hold-not-found"
+  | "undecided"
+  | "overloaded"
   | "internal";
 
 const statuses: Readonly<Record<CheckErrorCode, number>> = {
@@ -25,6 +28,9 @@ const statuses: Readonly<Record<CheckErrorCode, number>> = {
   "method-not-allowed": 405,
   "body-too-large": 413,
   "unsupported-media-type": 415,
+  "hold-not-found": 404,
+  undecided: 503,
+  overloaded: 503,
   internal: 500,
 };
 
@@ -37,11 +43,14 @@ const titles: Readonly<Record<CheckErrorCode, string>> = {
   "method-not-allowed": "Method not allowed",
   "body-too-large": "Body too large",
   "unsupported-media-type": "Unsupported media type",
+  "hold-not-found": "Hold not found",
+  undecided: "Undecided",
+  overloaded: "Overloaded",
   internal: "Internal error",
 };
 
 /** Every status that the API answers with. */
-export const checkStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500];
+export const checkStatuses: readonly number[] = [200, 204, 400, 401, 403, 404, 405, 413, 415, 429, 500, 503];
 
 /** Why a request is not decided. Nothing of it is charged. */
 export interface CheckError {
@@ -61,6 +70,7 @@ export function sendProblem({ code, detail, errors }: CheckError): void {
   const type = `urn:sluice:error:${code}`;
   const body = `${cjson.encode({ type, title: titles[code], status, detail, code, errors })}\n`;
   if (code === "unauthorized") ngx.header["WWW-Authenticate"] = 'Bearer realm="sluice"';
+  if (status === 503) ngx.header["Retry-After"] = 1;
   ngx.status = status;
   ngx.header["Content-Type"] = "application/problem+json";
   ngx.header["Cache-Control"] = "no-store";

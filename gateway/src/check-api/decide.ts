@@ -1,20 +1,29 @@
-// Decides the checks of a caller, all or nothing: every check is decided and gets its own result. If one is refused, the charges
-// of the others are refunded.
+// Decides the checks of a caller: every check is decided and gets its own result. All of them are charged or none, as the caller wishes, or
+// each by itself. If one is refused of those that belong together, the charges of the others are refunded.
 //
-// Checks of the same policy and key are decided together, as one with the sum of their costs. So a counter is charged once, and
+// Checks that belong together and have the same policy and key are decided together, as one with the sum of their costs. So a counter is charged once, and
 // the stores, which load and save each counter of a group, never get the same one twice. The first of them says the plan.
 //
 // Bans, exemptions, overrides and the schedule apply as they do to the gateway's own requests, by the key that the caller gives:
 // if the key has the part ip, its value is the client's address.
 //
+// A check that only peeks is looked at before anything is charged, and by itself: the units that others take are still there. If it would be
+// refused, the others are refunded.
+//
+// A check that comes alone may wait for its units, in line with others that wait for the same counter.
+//
 // Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
 // none; a refusal on this node refunds them.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { admitTogether, forgetUndecided } from "../charging/admit.ts";
-import { refundAll } from "../charging/refunds.ts";
+import { clearMerged, type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { admit, admitTogether, forgetUndecided, keepUndecided } from "../charging/admit.ts";
+import { admitInTurn } from "../charging/delay.ts";
+import { peek } from "../charging/peek.ts";
+import { refundSurely } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
+import { mayWait, mostOfOnePolicy, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { countCallersDecision } from "../metrics/caller-counts.ts";
 import { countDecision } from "../metrics/counts.ts";
 import {
   type AppliedPolicy,
@@ -25,7 +34,8 @@ import {
 import { pricedPolicy } from "../request/costs.ts";
 import { areLogged, logDecision } from "../respond/log-variables.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
-import { type Charge, type Check, newCheck, newOutcome } from "../stores/store.ts";
+import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOutcome } from "../stores/store.ts";
+import type { Caller } from "./caller-tokens.ts";
 
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
@@ -38,6 +48,12 @@ export interface RequestedCheck {
   readonly cost: number;
   /** The plan that the caller names. Undefined: none. */
   readonly plan: string | undefined;
+  /** Whether it charges nothing. */
+  readonly isPeek: boolean;
+  /** How long it may wait for its units; not 0 only if it comes alone. */
+  readonly maxWaitUs: number;
+  /** Whether its caller holds the slots until it releases them. */
+  readonly holds: boolean;
 }
 
 /** Why the limits did not decide. */
@@ -55,6 +71,8 @@ export interface Outcome {
   /** Undefined: the limits decided, and `merged` has the result. */
   reason: Reason | undefined;
   readonly merged: MergedDecision;
+  /** Whether it charges nothing. */
+  readonly isPeek: boolean;
   charged: boolean;
   /** What the policy decided in shadow mode, if it would have refused. */
   shadow?: MergedDecision;
@@ -74,27 +92,53 @@ const mostCost = 2147483649;
 const applied = {} as AppliedPolicy;
 
 /**
- * @param charges empty at first; afterwards it has the charges, which are already refunded if an outcome is a refusal
+ * @param allOrNone false: each by itself
+ * @param charges empty at first; afterwards it has the charges, which are already refunded if all belong together and an outcome is a refusal
  * @returns an outcome for each requested check, in their order; checks that were decided together share one
  */
-export function decideRequestedChecks(requested: readonly RequestedCheck[], charges: Charge[]): Outcome[] {
+export function decideRequestedChecks(
+  caller: Caller,
+  requested: readonly RequestedCheck[],
+  charges: Charge[],
+  allOrNone = true,
+): Outcome[] {
   const outcomes: Outcome[] = [];
   const distinct: Outcome[] = [];
-  gather(requested, outcomes, distinct);
+  gather(requested, outcomes, distinct, allOrNone);
 
-  const byLimits = distinct.filter(({ reason }) => reason === undefined);
-  decideByStores(
-    byLimits.filter(({ policy }) => policy.policy.store !== "node"),
-    charges,
-  );
-  decideByStores(
-    byLimits.filter(({ policy }) => policy.policy.store === "node"),
-    charges,
-  );
+  const peeks: Outcome[] = [];
+  const inFleet: Outcome[] = [];
+  const onNode: Outcome[] = [];
+  for (const outcome of distinct) {
+    if (outcome.reason !== undefined) continue;
+    if (outcome.isPeek) peeks.push(outcome);
+    else if (isOnNode(outcome)) onNode.push(outcome);
+    else inFleet.push(outcome);
+  }
+  if (peeks.length > 0) {
+    inThreads(
+      peeks.filter((outcome) => !isOnNode(outcome)),
+      peeks.filter((outcome) => isOnNode(outcome)),
+      look,
+    );
+  }
+  const { maxWaitUs, holds } = requested[0] as RequestedCheck;
+  const waits = maxWaitUs > 0 ? (inFleet[0] ?? onNode[0]) : undefined;
+  if (waits !== undefined) {
+    decideInTurn(waits, maxWaitUs, charges);
+  } else if (allOrNone) {
+    decideByStores(inFleet, charges);
+    decideByStores(onNode, charges);
+  } else {
+    decideEach(inFleet, onNode, charges);
+  }
   forgetUndecided();
-  for (const outcome of distinct) if (outcome.reason === "shadow") watch(outcome);
-  if (!allAllowed(distinct)) takeBack(distinct, charges);
-  for (const { policy, keyValues, reason, allowed, merged } of outcomes) {
+  // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
+  for (const outcome of distinct) if (outcome.reason === "shadow" && !outcome.isPeek && !holds) watch(outcome);
+  if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);
+  for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
+    if (isPeek) continue;
+    countCallersDecision(allowed ? caller.allowedSeries : caller.refusedSeries);
     if (reason === undefined || reason === "undecided" || !allowed) {
       countDecision(policy, allowed ? "allowed" : "refused", keyValues);
     }
@@ -138,12 +182,17 @@ export function longestDelayUs(outcomes: readonly Outcome[]): number {
 }
 
 /** Combines the checks of one policy and key, unless no counter decides them. */
-function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[]): undefined {
+function gather(
+  requested: readonly RequestedCheck[],
+  outcomes: Outcome[],
+  distinct: Outcome[],
+  allOrNone: boolean,
+): undefined {
   const byCounters: Record<string, Outcome> = {};
   for (const ask of requested) {
-    const { keyValues, cost } = ask;
+    const { keyValues, cost, isPeek } = ask;
     const reason = reasonOf(ask);
-    const isCounted = keyValues !== undefined && (reason === undefined || reason === "shadow");
+    const isCounted = allOrNone && !isPeek && keyValues !== undefined && (reason === undefined || reason === "shadow");
     const counters = isCounted ? ask.policy.counterPrefix + keyValues : "";
     let outcome = isCounted ? byCounters[counters] : undefined;
     if (outcome === undefined) {
@@ -155,6 +204,7 @@ function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], disti
         allowed: passes(reason, ask.policy),
         reason,
         merged: newMergedDecision(),
+        isPeek,
         charged: false,
       };
       if (isCounted) byCounters[counters] = outcome;
@@ -184,24 +234,108 @@ function passes(reason: Reason | undefined, { policy }: CompiledPolicy): boolean
   return reason !== "banned";
 }
 
+function isOnNode({ policy }: Outcome): boolean {
+  return policy.policy.store === "node";
+}
+
 function checkOf({ policy, keyValues, cost }: Outcome): Check {
   return newCheck(pricedPolicy(policy, cost), keyValues as string, true);
+}
+
+/** The outcome gets the decisions of the check's limits. */
+function checkWithResultOf(outcome: Outcome): Check {
+  const check = checkOf(outcome);
+  check.merged = outcome.merged;
+  return check;
 }
 
 /** Decides these outcomes by the stores of their policies. */
 function decideByStores(outcomes: readonly Outcome[], charges: Charge[]): void {
   if (outcomes.length === 0) return;
-  const checks = outcomes.map((outcome): Check => ({ ...checkOf(outcome), merged: outcome.merged }));
-  admitTogether(checks, { ...newOutcome(), charges });
+  const checks: Check[] = [];
+  for (const outcome of outcomes) checks.push(checkWithResultOf(outcome));
+  admitTogether(checks, { merged: newMergedDecision(), charges, denial: undefined });
   for (let i = 0; i < outcomes.length; i++) {
     const outcome = outcomes[i] as Outcome;
-    const { allowed, degraded, overloaded, chargedAt } = checks[i] as Check;
-    outcome.allowed = allowed === true;
-    outcome.degraded = degraded;
-    outcome.overloaded = degraded && overloaded;
-    outcome.charged = charges.some((charge) => charge.chargedAt === chargedAt && charge.limits.length > 0);
-    if (degraded && outcome.policy.policy.onStoreFailure !== "local") outcome.reason = "undecided";
+    noteDecision(outcome, checks[i] as Check, charges);
   }
+}
+
+/** One call to Redis decides many of them. */
+function decideEach(inFleet: readonly Outcome[], onNode: readonly Outcome[], charges: Charge[]): void {
+  keepUndecided(charges);
+  inThreads(inFleet, onNode, (outcome) => {
+    const own: Charge[] = [];
+    decideByStores([outcome], own);
+    for (const charge of own) charges.push(charge);
+  });
+}
+
+/** Does this with each, with those that wait for Redis at once. */
+function inThreads(inFleet: readonly Outcome[], onNode: readonly Outcome[], act: (outcome: Outcome) => void): void {
+  const threads = inFleet.map((outcome) => ngx.thread.spawn(() => act(outcome)));
+  for (const outcome of onNode) act(outcome);
+  for (const thread of threads) {
+    const [done, failure] = ngx.thread.wait(thread);
+    if (!done) error(`${failure}`, 0);
+  }
+}
+
+function noteDecision(outcome: Outcome, check: Check, charges: readonly Charge[]): void {
+  outcome.allowed = check.allowed === true;
+  outcome.charged = isCharged(check, charges);
+  noteDegradation(outcome, check);
+}
+
+function isCharged(check: Check, charges: readonly Charge[]): boolean {
+  for (const { chargedAt, limits } of charges) {
+    if (chargedAt === check.chargedAt && limits.length > 0) return true;
+  }
+  return false;
+}
+
+/** Waits for the units, and after them for the turn that a leaky-bucket gives. While it waits, nothing is charged that is not refunded if the caller leaves. */
+function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): void {
+  const { merged } = outcome;
+  const check = checkWithResultOf(outcome);
+  const own: StoreOutcome = { ...newOutcome(), merged, charges };
+  const decide = () => {
+    clearMerged(merged);
+    own.denial = undefined;
+    return admit(check, own);
+  };
+  admitInTurn(check.policy, check.keyValues, { maxDelayUs: maxWaitUs, maxWaiting: mostOfOnePolicy() }, own, decide);
+  noteDecision(outcome, check, charges);
+  const { delayUs } = merged;
+  if (!outcome.allowed || delayUs === 0) return;
+  const leftUs = maxWaitUs - (own.waitedUs ?? 0);
+  if (delayUs > leftUs || !mayWait(outcome.policy)) {
+    turnAway(outcome, charges);
+    return;
+  }
+  keepUndecided(charges);
+  waitUs(delayUs);
+  merged.delayUs = 0;
+}
+
+/** Refuses the check because it would have to wait for its turn, and may not. */
+export function turnAway(outcome: Outcome, charges: Charge[]): void {
+  refuseToWait(outcome.merged, outcome.policy);
+  outcome.allowed = false;
+  outcome.charged = false;
+  refundSurely(charges.splice(0));
+}
+
+function look(outcome: Outcome): void {
+  const check = checkOf(outcome);
+  outcome.allowed = peek(check, outcome.merged);
+  noteDegradation(outcome, check);
+}
+
+function noteDegradation(outcome: Outcome, { degraded, overloaded }: Check): void {
+  outcome.degraded = degraded;
+  outcome.overloaded = degraded && overloaded;
+  if (degraded && outcome.policy.policy.onStoreFailure !== "local") outcome.reason = "undecided";
 }
 
 function watch(outcome: Outcome): void {
@@ -217,5 +351,5 @@ function takeBack(outcomes: readonly Outcome[], charges: readonly Charge[]): voi
   for (const { charged, cost, merged } of outcomes) {
     if (charged) merged.decision.remaining = math.min(merged.decision.remaining + cost, merged.decision.limit);
   }
-  if (charges.length > 0) refundAll(charges);
+  refundSurely(charges);
 }

@@ -1,8 +1,9 @@
-// Reads the body of POST /sluice/v1/check strictly: rejects everything that is not expected, and reports where it is.
+// Reads the bodies of the check API strictly: rejects everything that is not expected, and reports where it is.
 //
 // cjson reads the values. It silently accepts a repeated key, of which it keeps the last, and {} for []. Both are found by
 // counting: in a valid body, the numbers of keys and of objects are known.
 
+import { formatDuration, parseDuration } from "../../../limiter/src/document/duration.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
@@ -14,10 +15,21 @@ const mostChecks = 100;
 const longestValueBytes = 8192;
 const mostCost = 2147483648;
 
+/** The names of the fields that an object may have. */
+interface Fields {
+  readonly names: readonly string[];
+  readonly has: Readonly<Record<string, true>>;
+}
+
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
-const fieldsOfRequest = ["checks"];
-const fieldsOfCheck = ["policy", "key", "cost", "plan"];
+const fieldsOfRequest = fieldsNamed(["checks", "allOrNone"]);
+const namesOfAnyCheck = ["policy", "key", "cost", "plan", "maxWait"];
+const fieldsOfAnyCheck = fieldsNamed(namesOfAnyCheck);
+const fieldsOfCheck = fieldsNamed([...namesOfAnyCheck, "peek"]);
+const fieldsOfHold = fieldsNamed(["hold"]);
+/** A caller that waits keeps a connection and a place in the line. */
+const longestWaitUs = 60_000_000;
 
 export const aCost = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
@@ -31,25 +43,25 @@ export function isKeyValue(value: unknown): value is string {
   return typeof value === "string" && value.length <= longestValueBytes;
 }
 
-/** @returns the checks; or what is wrong with the body */
+/** @returns the checks, and whether all of them are charged or none; or what is wrong with the body */
 export function readChecks(
   body: string,
-): LuaMultiReturn<[checks: Written[] | undefined, error: CheckError | undefined]> {
-  if (!isUtf8(body)) return $multi(undefined, malformed("The body is not UTF-8."));
-  // cjson takes it for the end of the text, whatever follows.
-  if (string.find(body, "%z")[0] !== undefined) return $multi(undefined, malformed("The body has a byte 0 in it."));
-  const [request, failure] = json.decode<unknown>(body);
-  if (request === undefined)
-    return $multi(undefined, malformed(`The body is not the JSON that is read here: ${failure}.`));
-
+): LuaMultiReturn<[checks: Written[] | undefined, allOrNone: boolean, error: CheckError | undefined]> {
+  const [request, failure] = decode(body);
+  if (failure !== undefined) return $multi(undefined, true, failure);
   const findings = noFindings();
   const written: Written[] = [];
   let keys = 0;
+  let allOrNone = true;
   if (!isRecord(request)) {
     addProblem(findings, { path: "", expected: 'an object with "checks"', got: describeValue(request) });
   } else {
     keys += countKnown(request, fieldsOfRequest, "", findings);
     const { checks } = request;
+    if (request["allOrNone"] === false) allOrNone = false;
+    else if (request["allOrNone"] !== undefined && request["allOrNone"] !== true) {
+      addProblem(findings, { path: "allOrNone", expected: "true or false", got: describeValue(request["allOrNone"]) });
+    }
     if (!Array.isArray(checks) || checks.length < 1 || checks.length > mostChecks) {
       addProblem(findings, {
         path: "checks",
@@ -57,62 +69,152 @@ export function readChecks(
         got: describeValue(checks),
       });
     } else {
-      for (let i = 0; i < checks.length; i++) keys += readCheck(checks[i], `checks[${i}]`, written, findings);
+      for (let i = 0; i < checks.length; i++) {
+        keys += readCheck(checks[i], `checks[${i}]`, fieldsOfCheck, written, findings);
+      }
+      refuseWaitingTogether(written, findings);
     }
   }
-  if (findings.problems.length > 0) {
-    const detail = "This cannot be decided. Nothing was charged.";
-    return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(findings) });
-  }
-  const [bare] = string.gsub(string.gsub(body, "\\.", "")[0], '"[^"]*"', "");
-  if (countOf(bare, ":") !== keys) return $multi(undefined, malformed("The body repeats a key."));
-  if (countOf(bare, "{") !== written.length + 1) {
-    return $multi(undefined, malformed("A key is a list: it came as an object."));
-  }
-  return $multi(written, undefined);
+  const error = errorOf(body, keys, written.length + 1, findings);
+  if (error !== undefined) return $multi(undefined, true, error);
+  return $multi(written, allOrNone, undefined);
 }
 
-/** @returns how many fields it has */
-function readCheck(check: unknown, path: string, written: Written[], findings: Findings): number {
+/** The body of POST /sluice/v1/hold: one check. */
+export function readHoldRequest(
+  body: string,
+): LuaMultiReturn<[check: Written | undefined, error: CheckError | undefined]> {
+  const [request, failure] = decode(body);
+  if (failure !== undefined) return $multi(undefined, failure);
+  const findings = noFindings();
+  const written: Written[] = [];
+  const keys = readCheck(request, "", fieldsOfAnyCheck, written, findings);
+  const error = errorOf(body, keys, 1, findings);
+  if (error !== undefined) return $multi(undefined, error);
+  return $multi(written[0], undefined);
+}
+
+/** The body of POST /sluice/v1/renew and /release. */
+export function readHoldText(body: string): LuaMultiReturn<[hold: string | undefined, error: CheckError | undefined]> {
+  const [request, failure] = decode(body);
+  if (failure !== undefined) return $multi(undefined, failure);
+  const findings = noFindings();
+  let keys = 0;
+  let hold: unknown;
+  if (isRecord(request)) {
+    keys = countKnown(request, fieldsOfHold, "", findings);
+    hold = request["hold"];
+  } else {
+    addProblem(findings, { path: "", expected: 'an object with "hold"', got: describeValue(request) });
+  }
+  if (isRecord(request) && (typeof hold !== "string" || hold === "")) {
+    addProblem(findings, { path: "hold", expected: "what /sluice/v1/hold answered", got: describeValue(hold) });
+  }
+  const error = errorOf(body, keys, 1, findings);
+  if (error !== undefined) return $multi(undefined, error);
+  return $multi(hold as string, undefined);
+}
+
+/** @returns what the JSON says, or what is wrong with it */
+function decode(body: string): LuaMultiReturn<[request: unknown, error: CheckError | undefined]> {
+  if (!isUtf8(body)) return $multi(undefined, malformed("The body is not UTF-8."));
+  // cjson takes it for the end of the text, whatever follows.
+  if (string.find(body, "%z")[0] !== undefined) return $multi(undefined, malformed("The body has a byte 0 in it."));
+  const [request, failure] = json.decode<unknown>(body);
+  if (request === undefined) {
+    return $multi(undefined, malformed(`The body is not the JSON that is read here: ${failure}.`));
+  }
+  return $multi(request, undefined);
+}
+
+/** @param keys how many keys, and @param objects how many objects a valid body has */
+function errorOf(body: string, keys: number, objects: number, findings: Findings): CheckError | undefined {
+  if (findings.problems.length > 0) {
+    const detail = "This cannot be decided. Nothing was charged.";
+    return { code: "invalid-request", detail, errors: listProblems(findings) };
+  }
+  const [bare] = string.gsub(string.gsub(body, "\\.", "")[0], '"[^"]*"', "");
+  if (countOf(bare, ":") !== keys) return malformed("The body repeats a key.");
+  if (countOf(bare, "{") !== objects) return malformed("A key is a list: it came as an object.");
+  return undefined;
+}
+
+/** Checks that are decided together cannot wait for each other's units. */
+function refuseWaitingTogether(written: readonly Written[], findings: Findings): void {
+  if (written.length < 2) return;
+  for (const { maxWaitUs, path } of written) {
+    if (maxWaitUs === 0) continue;
+    addProblem(findings, {
+      path: `${path}maxWait`,
+      expected: "a request with one check: several are not waited for",
+      got: `one of ${written.length} checks`,
+    });
+  }
+}
+
+/** @param path of the check; "" if it is the whole body @returns how many fields it has */
+function readCheck(check: unknown, path: string, known: Fields, written: Written[], findings: Findings): number {
   if (!isRecord(check)) {
     addProblem(findings, { path, expected: "a check: an object", got: describeValue(check) });
     return 0;
   }
   const before = findings.problems.length;
-  const fields = countKnown(check, fieldsOfCheck, `${path}.`, findings);
-  const { policy, key, cost, plan } = check;
+  const inside = path === "" ? "" : `${path}.`;
+  const fields = countKnown(check, known, inside, findings);
+  const { policy, key, cost, plan, peek, maxWait } = check;
   if (typeof policy !== "string" || policy === "") {
-    addProblem(findings, { path: `${path}.policy`, expected: aPolicy, got: describeValue(policy) });
+    addProblem(findings, { path: `${inside}policy`, expected: aPolicy, got: describeValue(policy) });
   }
-  if (key !== undefined) readKey(key, path, findings);
+  if (key !== undefined) readKey(key, inside, findings);
   if (cost !== undefined && !isCost(cost)) {
-    addProblem(findings, { path: `${path}.cost`, expected: aCost, got: describeValue(cost) });
+    addProblem(findings, { path: `${inside}cost`, expected: aCost, got: describeValue(cost) });
   }
   if (plan !== undefined && typeof plan !== "string") {
-    addProblem(findings, { path: `${path}.plan`, expected: aPlan, got: describeValue(plan) });
+    addProblem(findings, { path: `${inside}plan`, expected: aPlan, got: describeValue(plan) });
   }
+  if (peek !== undefined && typeof peek !== "boolean") {
+    addProblem(findings, { path: `${inside}peek`, expected: "true or false", got: describeValue(peek) });
+  }
+  const maxWaitUs = readMaxWait(maxWait, `${inside}maxWait`, findings);
+  if (peek === true) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
   if (findings.problems.length === before) {
     written.push({
       policy: policy as string,
       key: (key ?? noValues) as string[],
       cost: cost as number | undefined,
       plan: plan as string | undefined,
-      path: `${path}.`,
+      isPeek: peek === true,
+      maxWaitUs,
+      path: inside,
     });
   }
   return fields;
 }
 
+/** @returns 0 if it is absent or wrong */
+export function readMaxWait(maxWait: unknown, path: string, findings: Findings): number {
+  if (maxWait === undefined) return 0;
+  const us = typeof maxWait === "string" ? parseDuration(maxWait) : undefined;
+  if (us !== undefined && us > 0 && us <= longestWaitUs) return us;
+  addProblem(findings, { path, expected: 'a time like "500ms", of 1ms to 60s', got: describeValue(maxWait) });
+  return 0;
+}
+
+export function refuseWaitingPeek(maxWaitUs: number, path: string, findings: Findings): void {
+  if (maxWaitUs === 0) return;
+  addProblem(findings, { path, expected: "nothing: a peek waits for nothing", got: formatDuration(maxWaitUs) });
+}
+
 const noValues: readonly string[] = [];
 
-function readKey(key: unknown, path: string, findings: Findings): void {
+function readKey(key: unknown, inside: string, findings: Findings): void {
   if (!Array.isArray(key)) {
-    addProblem(findings, { path: `${path}.key`, expected: "a list of texts", got: describeValue(key) });
+    addProblem(findings, { path: `${inside}key`, expected: "a list of texts", got: describeValue(key) });
     return;
   }
   for (let i = 0; i < key.length; i++) {
     if (!isKeyValue(key[i])) {
-      addProblem(findings, { path: `${path}.key[${i}]`, expected: aValue, got: describeValue(key[i]) });
+      addProblem(findings, { path: `${inside}key[${i}]`, expected: aValue, got: describeValue(key[i]) });
     }
   }
 }
@@ -120,21 +222,27 @@ function readKey(key: unknown, path: string, findings: Findings): void {
 /** Reports unknown fields. @returns how many fields there are */
 function countKnown(
   record: Readonly<Record<string, unknown>>,
-  known: readonly string[],
+  known: Fields,
   path: string,
   findings: Findings,
 ): number {
   let count = 0;
   for (const name in record) {
     count += 1;
-    if (known.includes(name)) continue;
+    if (known.has[name] === true) continue;
     addProblem(findings, {
       path: path + describeValue(name).slice(1, -1),
-      expected: `no such field; known here: ${known.join(", ")}`,
+      expected: `no such field; known here: ${known.names.join(", ")}`,
       got: describeValue(record[name]),
     });
   }
   return count;
+}
+
+function fieldsNamed(names: readonly string[]): Fields {
+  const has: Record<string, true> = {};
+  for (const name of names) has[name] = true;
+  return { names, has };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -25,14 +25,22 @@ export interface Written {
   readonly cost: number | undefined;
   /** Undefined: the plan that the key names, or the default plan. */
   readonly plan: string | undefined;
+  /** Whether it only looks, and charges nothing. */
+  readonly isPeek: boolean;
+  /** How long it may wait for its units. 0: not at all. */
+  readonly maxWaitUs: number;
   /** The place in the request: "checks[0].", or "" if the check is the whole request. */
   readonly path: string;
 }
 
-/** @returns the checks to decide; or what is wrong, and then nothing is decided */
+/**
+ * @param holds whether the caller holds slots until it releases them
+ * @returns the checks to decide; or what is wrong, and then nothing is decided
+ */
 export function readRequestedChecks(
   caller: Caller,
   written: readonly Written[],
+  holds: boolean,
 ): LuaMultiReturn<[requested: RequestedCheck[] | undefined, error: CheckError | undefined]> {
   const policies: CompiledPolicy[] = [];
   const unknown = noFindings();
@@ -57,11 +65,18 @@ export function readRequestedChecks(
   let counters = 0;
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
-    const { key, cost, plan, path } = written[i] as Written;
-    const check = requestedCheckOf(policy, key, cost ?? policy.policy.cost, path, wrong);
+    const asked = written[i] as Written;
+    const { plan, isPeek, path } = asked;
+    const check = requestedCheckOf(policy, asked, holds, wrong);
     const applied = limitsFor(policy, check.values, plan);
-    if (applied.policy.holdsSlots) {
-      const expected = "a policy without limits of concurrency: nobody would tell when a slot is free again";
+    if (holds && !applied.policy.holdsSlots) {
+      const expected = "a policy with a limit of concurrency: others have no slots to hold";
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
+      continue;
+    }
+    if (applied.policy.holdsSlots && !isPeek && !holds) {
+      const expected =
+        "a policy without limits of concurrency: /sluice/v1/hold takes slots, and its callers say when they are free again";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
@@ -72,10 +87,10 @@ export function readRequestedChecks(
     }
     counters += applied.limits.length;
     checkPlan(policy, plan, path, wrong);
-    requested.push({ ...check, plan });
+    requested.push(check);
   }
   if (unaskable.problems.length > 0) {
-    const detail = "What these policies count is known of requests at the gateway alone. Nothing was charged.";
+    const detail = "These policies cannot be asked in this way. Nothing was charged.";
     return $multi(undefined, { code: "policy-not-askable", detail, errors: listProblems(unaskable) });
   }
   if (counters > mostCountersAtOnce) {
@@ -93,13 +108,13 @@ export function readRequestedChecks(
 }
 
 /** Returns the policy with the limits that decide. @param values a list of another length than the key is refused elsewhere */
-function limitsFor(policy: CompiledPolicy, values: readonly string[], plan: string | undefined): CompiledPolicy {
+export function limitsFor(policy: CompiledPolicy, values: readonly string[], plan: string | undefined): CompiledPolicy {
   const override = values.length === policy.policy.key.length ? overrideFor(policy, values) : undefined;
   return override ?? policyOfClient(policy, values, plan);
 }
 
 /** Returns the caller's policy of this name. A policy that is not shared with the caller's app is as unknown as one that does not exist. */
-function policyFor({ app }: Caller, name: string): CompiledPolicy | undefined {
+export function policyFor({ app }: Caller, name: string): CompiledPolicy | undefined {
   const [owner, ofOwner] = string.match(name, "^([^/]+)/([^/]+)$");
   if (owner === undefined || ofOwner === undefined) return policiesOf(app)[name];
   const policy = policiesOf(owner)[ofOwner];
@@ -116,19 +131,15 @@ function checkPlan(policy: CompiledPolicy, plan: string | undefined, path: strin
 }
 
 /** @param wrong receives what is wrong with the key */
-function requestedCheckOf(
-  policy: CompiledPolicy,
-  key: readonly string[],
-  cost: number,
-  path: string,
-  wrong: Findings,
-): Omit<RequestedCheck, "plan"> {
+function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean, wrong: Findings): RequestedCheck {
+  const { key, plan, isPeek, maxWaitUs, path } = asked;
+  const cost = asked.cost ?? policy.policy.cost;
   const parts = policy.policy.key;
   const count = parts.length;
   if (key.length !== count) {
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
-    return { policy, values: key, keyValues: undefined, address: undefined, cost };
+    return { policy, values: key, keyValues: undefined, address: undefined, cost, plan, isPeek, maxWaitUs, holds };
   }
   const values: string[] = [];
   let isMissing = false;
@@ -156,7 +167,8 @@ function requestedCheckOf(
     values.push(value);
   }
   const counts = !isMissing || policy.policy.onMissingKey === "shared";
-  return { policy, values, keyValues: counts ? encodeKeyValues(values, count, sha1Hex) : undefined, address, cost };
+  const keyValues = counts ? encodeKeyValues(values, count, sha1Hex) : undefined;
+  return { policy, values, keyValues, address, cost, plan, isPeek, maxWaitUs, holds };
 }
 
 /**

@@ -78,6 +78,8 @@ const totalKey = "total:";
  */
 const leftToOthersBytes = 65_536;
 const checkKey = "ask:";
+/** By the status; to make a text of a number takes longer than to count. */
+const checkKeys: Record<number, string> = {};
 
 let pending: Record<string, number> = {};
 /**
@@ -126,7 +128,8 @@ export function countEvent(event: Event): void {
 
 /** Counts a request of the check API by the status of its answer. */
 export function countCheckRequest(status: number): void {
-  addPending(checkKey + status, 1);
+  checkKeys[status] ??= checkKey + status;
+  addPending(checkKeys[status], 1);
 }
 
 /** Adds to any number that is kept in the metrics dict. */

@@ -1,10 +1,12 @@
-// Counts of removed policies disappear from the metrics at once and from shared memory soon afterwards. So the memory is bounded
-// by the policies in force.
+// Counts of removed policies and tokens disappear from the metrics at once and from shared memory soon afterwards. So the memory is bounded
+// by the policies and tokens in force.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { besideRequests } from "../runtime/slices.ts";
-import { policiesOf } from "../snapshot/current.ts";
+import { currentState, policiesOf } from "../snapshot/current.ts";
+import { callerOfSeries, shortHash } from "./caller-counts.ts";
 import { policyOfSeries } from "./counts.ts";
 
 /** Much longer than it takes the last worker to flush what it counted before the policy was removed. */
@@ -30,19 +32,22 @@ export function retireGonePolicies(): void {
  */
 function sweep(pause: Pause): void {
   if (addSafely(metricsDict, sweepKey, 1, 0) === undefined) return;
+  const callers = emptyTable<true>();
+  for (const sha256 in currentState().callers) callers[shortHash(sha256)] = true;
   for (let left = metricsDict.capacity() / leastBytesOfKey; left > 0; left -= mostKeysAtOnce) {
     for (const key of metricsDict.get_keys(mostKeysAtOnce)) {
       if (key === sweepKey) return;
-      visit(key);
+      visit(key, callers);
     }
     if (ngx.worker.exiting()) return;
     pause();
   }
 }
 
-function visit(key: string): void {
+function visit(key: string, callers: Record<string, true>): void {
   const [app, policy] = policyOfSeries(key);
+  const caller = app === undefined ? callerOfSeries(key) : undefined;
   const gone = app !== undefined && policiesOf(app)[policy as string] === undefined;
-  if (gone) metricsDict.delete(key);
+  if (gone || (caller !== undefined && callers[caller] === undefined)) metricsDict.delete(key);
   else metricsDict.get(key);
 }

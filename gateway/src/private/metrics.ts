@@ -2,8 +2,11 @@
 // policies.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import type { SnapshotCaller } from "../../../limiter/src/state/entries.ts";
 import { checkStatuses } from "../check-api/check-errors.ts";
 import { consumerCount, consumersState, unstoredCount } from "../consumers/held.ts";
+import { type CallerResult, callerResults, callersDecisions } from "../metrics/caller-counts.ts";
 import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {
   leaseEvents,
@@ -53,6 +56,9 @@ function answer(this: void, pause: Pause): void {
   for (const status of checkStatuses) {
     lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(checkCount(status))));
   }
+  printLines(lines);
+  printCallers(pause);
+  lines = [];
   redisCalls(lines);
   leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
@@ -219,6 +225,40 @@ function namesInForce(): (readonly [app: string, policy: string])[] {
     for (const name in policiesByName[app]) names.push([app, name]);
   }
   return names;
+}
+
+interface CallersCounts {
+  readonly app: string;
+  readonly caller: string;
+  readonly counts: Record<CallerResult, number>;
+}
+
+/** Tokens of an app that have one name are one caller. A caller that has asked nothing has no series. */
+function printCallers(pause: Pause): void {
+  const tokens: SnapshotCaller[] = [];
+  const { callers } = currentState();
+  for (const sha256 in callers) tokens.push(callers[sha256] as SnapshotCaller);
+  const byName = emptyTable<CallersCounts>();
+  const names: string[] = [];
+  for (const { app, sha256, name = sha256.slice(0, 8) } of tokens) {
+    const [allowed, refused] = [callersDecisions(sha256, "allowed"), callersDecisions(sha256, "refused")];
+    pause();
+    if (allowed + refused === 0) continue;
+    const key = `${app}/${name}`;
+    const known = byName[key] ?? { app, caller: name, counts: { allowed: 0, refused: 0 } };
+    if (byName[key] === undefined) names.push(key);
+    byName[key] = known;
+    known.counts.allowed += allowed;
+    known.counts.refused += refused;
+  }
+  const lines: string[] = [];
+  const metric = "sluice_ask_decisions_total";
+  heading(lines, metric, "counter", "Decisions of the check API by caller: the name of the token.");
+  for (const key of names) {
+    const { app, caller, counts } = byName[key] as CallersCounts;
+    for (const result of callerResults) lines.push(sample(metric, { app, caller, result }, whole(counts[result])));
+  }
+  printLines(lines);
 }
 
 function redisCalls(lines: string[]): void {

@@ -42,7 +42,7 @@ export function storeChange(
   pause: Pause,
 ): void {
   const { position } = currentState();
-  const isAppended = appendToLog(settings.gatewayDir, before, set, gone, position);
+  const isAppended = appendToLog(settings.gatewayDir, before, set, gone, position, pause);
   if (!isAppended || needsRewriting(position) === "now") rewrite(settings, () => true, pause);
 }
 

@@ -1,8 +1,8 @@
 // The limits that a client has of a policy with plans: those of its plan, or of a consumer's own. What a consumer has of its own is compiled
 // when it comes first, and kept while it is used: a worker keeps a bounded number.
 
-import { type CompiledPolicy, planOfKey, policyInPlan, withOwnLimits } from "../../../limiter/src/compiled/compile.ts";
-import { validatePolicy } from "../../../limiter/src/document/validate.ts";
+import { type CompiledPolicy, planOfKey, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
+import { policyOfConsumer } from "../../../limiter/src/compiled/consumer-limits.ts";
 import { consumerOf } from "../consumers/consumers.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { logSparingly } from "../runtime/sparing-log.ts";
@@ -59,10 +59,5 @@ function ownPolicy(policy: CompiledPolicy, inPlan: CompiledPolicy, overrides: st
 
 function compileOwn(policy: CompiledPolicy, inPlan: CompiledPolicy, overrides: string): CompiledPolicy {
   const [all] = cjson.decode<Record<string, unknown>>(overrides);
-  const limits = all?.[policy.name];
-  if (limits === undefined) return inPlan;
-  // As the control plane has validated them.
-  const { policy: document } = validatePolicy({ name: policy.name, key: [], scope: "cluster", limits });
-  if (document === undefined) return inPlan;
-  return withOwnLimits(policy, inPlan, document.limits, `consumer ${overrides}`, currentState().zones);
+  return policyOfConsumer(policy, inPlan, all ?? {}, overrides, currentState().zones);
 }

@@ -16,7 +16,7 @@ function sharedDict(name: string, size: string): SharedDict {
 export const countersDict = sharedDict("sluice_counters", "64m");
 export const overflowDict = sharedDict("sluice_overflow", "16m");
 export const locksDict = sharedDict("sluice_locks", "1m");
-export const stateDict = sharedDict("sluice_state", "72m");
+export const stateDict = sharedDict("sluice_state", "112m");
 export const metricsDict = sharedDict("sluice_metrics", "24m");
 
 /** For consumers. An nginx whose policies know none needs no such dict. */

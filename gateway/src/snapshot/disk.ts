@@ -15,7 +15,7 @@ import { addSafely, stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
 import { currentState } from "./current.ts";
-import { blockPieces, blockText, readLog } from "./policy-log.ts";
+import { blockPieces, readLog } from "./policy-log.ts";
 import { addPart, endText, json, noText } from "./text.ts";
 
 export const logFile = "policies.log";
@@ -183,6 +183,7 @@ function readEarlier(directory: string): EarlierState | undefined {
  * Appends a change to the log.
  *
  * @param before where the state was from before the change
+ * @param pause called between parts of a long change
  * @returns false: the log does not end there, so that it must be written anew
  */
 export function appendToLog(
@@ -191,18 +192,29 @@ export function appendToLog(
   set: readonly EntryText[],
   gone: readonly string[],
   position: Position,
+  pause: Pause,
 ): boolean {
   if (!isLogged(before)) return false;
-  const block = blockText(set, gone, position, before);
-  const failure = appendToFile(directory + logFile, block, stateDict.get<number>(bytesKey)[0] ?? 0);
-  if (failure !== undefined) {
-    // A part of the block may be there: nothing can be appended after it.
-    stateDict.delete(loggedPositionKey);
-    reportFailure(directory, failure);
-    return false;
+  let entry = 0;
+  const pieces = blockPieces(() => set[entry++], position, gone, before);
+  const bytesBefore = stateDict.get<number>(bytesKey)[0] ?? 0;
+  let bytes = bytesBefore;
+  // Until the block is whole, nothing can be appended after it: whoever takes over meanwhile writes the log anew.
+  stateDict.delete(loggedPositionKey);
+  for (;;) {
+    const piece = pieces();
+    if (piece === undefined) break;
+    // A short change has one piece, so it is written without a pause.
+    if (bytes > bytesBefore) pause();
+    const failure = appendToFile(directory + logFile, piece, bytes);
+    if (failure !== undefined) {
+      reportFailure(directory, failure);
+      return false;
+    }
+    bytes += piece.length;
   }
   stateDict.safe_set(loggedPositionKey, cjson.encode(position));
-  addSafely(stateDict, bytesKey, block.length, 0);
+  addSafely(stateDict, bytesKey, bytes - bytesBefore, 0);
   writes += 1;
   flushSoon(directory);
   return true;

@@ -22,38 +22,33 @@ interface Commit extends Position {
   readonly after?: Position;
 }
 
-/** Writes a block whole. @param after where the state is from that it changes */
-export function blockText(
-  set: readonly EntryText[],
-  gone: readonly string[],
-  position: Position,
-  after: Position,
-): string {
-  const lines: string[] = [];
-  for (const name of gone) lines.push(`-${name}\n`);
-  for (const { name, text } of set) lines.push(`+${name} ${text}\n`);
-  const commit: Commit = { ...position, after };
-  lines.push(`=${cjson.encode(commit)}`);
-  const block = lines.join("");
-  return `${block} ${sha256HexOf([block], noPause)}\n`;
-}
-
 /**
- * Writes the first block piece by piece.
+ * Writes a block piece by piece.
  *
  * @param next returns one entry after the other; undefined after the last
+ * @param gone names of entries that it removes @param after where the state is from that it changes; absent: it is the first block
  * @returns a function that returns the next piece; undefined after the last
  */
 export function blockPieces(
   next: (this: void) => EntryText | undefined,
   position: Position,
+  gone: readonly string[] = [],
+  after?: Position,
 ): (this: void) => string | undefined {
   const hash = newSha256();
+  let goneWritten = 0;
   let ended = false;
   return () => {
     if (ended) return undefined;
     const lines: string[] = [];
     for (let bytes = 0; bytes < pieceBytes; ) {
+      if (goneWritten < gone.length) {
+        const line = `-${gone[goneWritten]}\n`;
+        goneWritten += 1;
+        bytes += line.length;
+        lines.push(line);
+        continue;
+      }
       const entry = next();
       if (entry === undefined) {
         ended = true;
@@ -63,7 +58,10 @@ export function blockPieces(
       bytes += line.length;
       lines.push(line);
     }
-    if (ended) lines.push(`=${cjson.encode(position)}`);
+    if (ended) {
+      const commit: Commit = after === undefined ? position : { ...position, after };
+      lines.push(`=${cjson.encode(commit)}`);
+    }
     const piece = lines.join("");
     hash.update(piece);
     return ended ? `${piece} ${hash.hex()}\n` : piece;

@@ -13,6 +13,13 @@ export interface Store {
    * @returns whether the check is allowed; undefined: the store could not decide
    */
   readonly admit: (this: void, check: Check, outcome: Outcome) => boolean | undefined;
+  /**
+   * Tells what `admit` would decide now, and charges nothing. May yield.
+   *
+   * @param merged gets what the limits would decide, with the units that are left now
+   * @returns whether the check would be allowed; undefined: the store cannot say
+   */
+  readonly peek: (this: void, check: Check, merged: MergedDecision) => boolean | undefined;
   /** Refunds these charges, as far as their units still count. May yield. */
   readonly refund: (this: void, charges: readonly Charge[]) => void;
   /** Does the same where nothing may yield: what needs a lock or Redis is refunded by a timer. */
@@ -37,6 +44,34 @@ export interface Store {
   readonly forget: (this: void, policy: CompiledPolicy, keyValues: string) => void;
 }
 
+/** The places where slots of named holds are noted. A policy with slots is never leased. */
+export type HoldPlace = "node" | "share" | "exact";
+
+/** Slots of one policy that a caller holds under a name that nobody can guess, from one request to the next. */
+export interface NamedHold {
+  /** At the cost of the hold. */
+  readonly policy: CompiledPolicy;
+  /** Those of the policy that are concurrency, or a node's share of them: at least one. */
+  readonly limits: readonly CompiledLimit[];
+  readonly keyValues: string;
+  readonly name: string;
+}
+
+/** What a store does for callers who hold slots, beside `Store`. Each of these may yield. */
+export interface HoldStore {
+  /**
+   * Notes what a caller holds, for as long as its slots live.
+   *
+   * @param heldAt for each limit the moment that its slots were taken in
+   * @returns whether it is noted
+   */
+  readonly note: (this: void, hold: NamedHold, heldAt: readonly number[]) => boolean;
+  /** Renews its slots for another life. @returns false: nobody holds slots under this name; undefined: the store could not say */
+  readonly renew: (this: void, hold: NamedHold) => boolean | undefined;
+  /** Frees its slots, once. @returns as `renew` */
+  readonly release: (this: void, hold: NamedHold) => boolean | undefined;
+}
+
 /**
  * Receives the moment in which the slots of one limit are held now, in µs since the epoch; undefined: they were lost, and nobody
  * could have them again yet.
@@ -50,7 +85,7 @@ export interface Check {
   /** Filled by a charge: for each limit, the moment that its counter has afterwards, in µs since the epoch. A refund needs it. */
   readonly chargedAt: number[];
   /** Gets the decisions of this check's limits; absent: the outcome's merged decision gets them. */
-  readonly merged?: MergedDecision;
+  merged?: MergedDecision;
   /** The check is decided by itself, more than once perhaps: its caller counts the decision. */
   readonly separate: boolean;
   /** Redis did not decide. */

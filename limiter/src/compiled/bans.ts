@@ -15,7 +15,7 @@ import { isWithin, type Networks } from "../key/networks.ts";
 export interface SnapshotBan {
   id: string;
   app: string;
-  /** As `formatCidr` writes it. */
+  /** As `formatCidr` writes it, or a reference to a list of networks like "@crawlers". */
   cidr?: string;
   policy?: string;
   /** Key values in the order of the policy's key; "*" is any value. */

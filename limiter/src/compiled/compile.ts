@@ -4,7 +4,7 @@ import { calendarWindow } from "../algorithms/calendar-window.ts";
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { LeakyBucket } from "../algorithms/leaky-bucket.ts";
 import type { Calendar, Limit } from "../algorithms/limit.ts";
-import { type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
+import { capacity, type Rate, rateOf, sizeOf } from "../algorithms/rate.ts";
 import type { ShapedBucket } from "../algorithms/shaped-bucket.ts";
 import type { TokenBucket } from "../algorithms/token-bucket.ts";
 import { noPause, type Pause } from "../basics/pause.ts";
@@ -23,6 +23,7 @@ import {
 import { rateLimitPolicyItem } from "../header-values.ts";
 import { type KeyPart, keyPartText, readsForm } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
+import type { NetworkLists } from "../key/network-lists.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable } from "../lease/ledger.ts";
 import { type PathTest, pathTest } from "../match/path-pattern.ts";
@@ -169,6 +170,7 @@ const noExemptions: readonly AppExemptions[] = [];
  * @param zones contains those of `timezonesOf`; the clocks of others are taken to show UTC
  * @param bans those that the policy checks
  * @param ofApps the exemptions of its app and of app `default`
+ * @param lists the lists of networks, also those that come later; absent: references lead nowhere
  */
 export function compilePolicy(
   app: string,
@@ -177,9 +179,10 @@ export function compilePolicy(
   bans?: PolicyBans,
   pause: Pause = noPause,
   ofApps = noExemptions,
+  lists?: NetworkLists,
 ): CompiledPolicy {
   const { name, match, schedule } = policy;
-  const exempt = compileExempt(policy.key, policy.exempt, ofApps);
+  const exempt = compileExempt(policy.key, policy.exempt, ofApps, lists === undefined ? undefined : { lists, app });
   const prefix = counterPrefix(app, name);
   const limits = compileLimits(policy.limits, prefix, zones);
   const compiledMatch = compileMatch(match);
@@ -377,6 +380,12 @@ export function hasPlan({ plans }: CompiledPolicy, name: string): boolean {
 export function policyInPlan(policy: CompiledPolicy, name: string | undefined): CompiledPolicy {
   const { plans } = policy;
   return plans === undefined || name === undefined ? policy : (plans.policies[name] ?? policy);
+}
+
+/** Returns whether every limit can hold as many units as a request takes. If not, waiting cannot help. */
+export function isEverHeld({ limits, policy }: CompiledPolicy): boolean {
+  for (const { rate } of limits) if (capacity(rate) < policy.cost) return false;
+  return true;
 }
 
 /** Returns whether the policy exempts this client, whatever else its requests say. @param address $remote_addr */

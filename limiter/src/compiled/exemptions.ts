@@ -6,6 +6,7 @@ import { type AppExempt, type ExemptValues, exemptPartText } from "../document/a
 import type { Exempt } from "../document/policy.ts";
 import { type KeyPart, keyPartText } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
+import type { ListScope } from "../key/network-lists.ts";
 import { isWithin, type Networks, networksOf } from "../key/networks.ts";
 
 /** The exemptions of an app. */
@@ -27,14 +28,14 @@ export interface CompiledExempt {
   readonly ofApps?: readonly Networks[];
 }
 
-/** @returns undefined: nobody is exempt */
-export function appExemptions(exempt: AppExempt | undefined): AppExemptions | undefined {
+/** @param scope where references to lists lead @returns undefined: nobody is exempt */
+export function appExemptions(exempt: AppExempt | undefined, scope: ListScope): AppExemptions | undefined {
   const { cidrs = [], keys = [] } = exempt ?? {};
   if (cidrs.length === 0 && keys.length === 0) return undefined;
   const canonical = keys.map(({ part, pattern }) => ({ part: exemptPartText(part), pattern }));
   return {
     text: textOfValue({ cidrs, keys: canonical }),
-    networks: cidrs.length === 0 ? undefined : networksOf(cidrs),
+    networks: cidrs.length === 0 ? undefined : networksOf(cidrs, scope),
     keys: canonical,
   };
 }
@@ -42,12 +43,14 @@ export function appExemptions(exempt: AppExempt | undefined): AppExemptions | un
 /**
  * @param own those of the policy; undefined: none
  * @param ofApps those of its app and of app `default`
+ * @param scope where references to lists lead
  * @returns undefined: nobody is exempt from this policy
  */
 export function compileExempt(
   key: readonly KeyPart[],
   own: Exempt | undefined,
   ofApps: readonly AppExemptions[],
+  scope: ListScope | undefined,
 ): CompiledExempt | undefined {
   const networks: Networks[] = [];
   const lists: (readonly string[])[] = [];
@@ -58,7 +61,7 @@ export function compileExempt(
   }
   const cidrs = own?.cidrs ?? [];
   if (cidrs.length === 0 && lists.length === 0 && networks.length === 0) return undefined;
-  const exempt = { networks: networksOf(cidrs), patterns: indexKeyPatterns(key, lists) };
+  const exempt = { networks: networksOf(cidrs, scope), patterns: indexKeyPatterns(key, lists) };
   return networks.length === 0 ? exempt : { ...exempt, ofApps: networks };
 }
 

@@ -97,7 +97,7 @@ function datesAround(calendar: Calendar, transitions: readonly ZoneTransition[],
   const begin = (index: number) => momentOf(transitions, firstDay(calendar, index) * daySeconds);
   const shown = now + offsetAt(transitions, placeOf(transitions, now)) * 60;
   let index = indexOf(calendar, Math.floor(shown / daySeconds));
-  // Clocks that were put back over midnight show a date that is over.
+  // Clocks that were put back over midnight show a date that is over. The first day of a year may be taken for one of the year before.
   while (begin(index + 1) <= now) index += 1;
   const start = begin(index);
   // Where clocks skip whole days, windows begin together: those in between are none.
@@ -135,7 +135,7 @@ function placeOf(transitions: readonly ZoneTransition[], at: number): number {
   return place;
 }
 
-/** Numbers the windows. @param day since 1970 @returns the number of the window that this day is in */
+/** Numbers the windows. @param day since 1970 @returns the number of the window that this day is in, or of the one before */
 function indexOf({ unit, anchor }: Calendar, day: number): number {
   if (unit === "day") return day;
   // 1970 began on a Thursday.
@@ -185,10 +185,9 @@ function daysBeforeYear(year: number): number {
   return (year - 1970) * 365 + leapDays - 477;
 }
 
+/** The first day of a year may be the 32nd of December, and the last one the 0th of January: the window is the same, or the one before. */
 function dateOf(day: number): { year: number; month: number; day: number } {
-  let year = 1970 + Math.floor(day / 365.2425);
-  if (daysBeforeYear(year) > day) year -= 1;
-  if (daysBeforeYear(year + 1) <= day) year += 1;
+  const year = 1970 + Math.floor(day / 365.2425);
   let month = 12;
   while (month > 1 && dayNumber(year, month, 1) > day) month -= 1;
   return { year, month, day: day - dayNumber(year, month, 1) + 1 };

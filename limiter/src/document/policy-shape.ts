@@ -198,19 +198,16 @@ const override: Shape = {
   },
 };
 
+export const networkOrListShape: Shape = {
+  kind: "text",
+  expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", an address, or "@" and the name of a list of networks',
+  maxBytes: 64,
+  accepts: (text) => (text.startsWith("@") ? isName(text.slice(1)) : parseCidr(text) !== undefined),
+};
+
 /** Networks that are exempt. @param maxItems how many there may be */
 export function exemptCidrsShape(maxItems: number): Shape {
-  return {
-    kind: "list",
-    of: {
-      kind: "text",
-      expected: 'a network like "10.0.0.0/8" or "2001:db8::/32", or an address',
-      maxBytes: 64,
-      accepts: (text) => parseCidr(text) !== undefined,
-    },
-    minItems: 0,
-    maxItems,
-  };
+  return { kind: "list", of: networkOrListShape, minItems: 0, maxItems };
 }
 
 const exempt: Shape = {

@@ -12,22 +12,24 @@
 //   {"app":"shop","document":{…}}
 //   ]}
 //
-// The list "apps" comes before "bans" and is left out if it is empty. Readers from before there were realms see that a text with
-// it has another layout. A delta has one list more at the end, "gone".
+// The lists "apps" and "networks" come before "bans" and are left out if they are empty. Readers from before there were realms, or lists
+// of networks, see that a text with them has another layout. A delta has one list more at the end, "gone".
 
-export type ListName = "apps" | "bans" | "callers" | "policies" | "gone";
+export type ListName = "apps" | "networks" | "bans" | "callers" | "policies" | "gone";
 export type FrameType = "snapshot" | "delta";
 
-const listsOfSnapshot: readonly ListName[] = ["apps", "bans", "callers", "policies"];
-const listsOfDelta: readonly ListName[] = ["apps", "bans", "callers", "policies", "gone"];
+const listsOfSnapshot: readonly ListName[] = ["apps", "networks", "bans", "callers", "policies"];
+const listsOfDelta: readonly ListName[] = ["apps", "networks", "bans", "callers", "policies", "gone"];
 
 /** The lists of a text, in order. */
 export function listsOf(type: FrameType): readonly ListName[] {
   return type === "delta" ? listsOfDelta : listsOfSnapshot;
 }
 
-/** The only list that may be left out. */
-const optional: ListName = "apps";
+/** Returns whether the list is left out if it is empty. */
+export function isOptional(name: ListName): boolean {
+  return name === "apps" || name === "networks";
+}
 
 /** Separates the lines of a list. */
 export const betweenLines = ",\n";
@@ -53,7 +55,7 @@ export function layOut(
   for (let i = 0; i < names.length; i++) {
     const name = names[i] as ListName;
     const entries = lists[name] ?? [];
-    if (name === optional && entries.length === 0) continue;
+    if (isOptional(name) && entries.length === 0) continue;
     text += `${beforeList(name, text === "", head)}${entries.join(betweenLines)}${afterList(entries.length === 0, i === names.length - 1)}`;
   }
   return text;
@@ -102,7 +104,7 @@ export function takeLine(reader: LineReader, line: string, taker: LineTaker): bo
   }
   let name = reader.names[list] as ListName;
   if (next === "opening") {
-    if (name === optional && text !== `"${name}":[`) {
+    while (isOptional(name) && text !== `"${name}":[`) {
       reader.list += 1;
       name = reader.names[reader.list] as ListName;
     }

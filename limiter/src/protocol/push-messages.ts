@@ -10,7 +10,7 @@
 import type { SnapshotBan } from "../compiled/bans.ts";
 import type { Zones } from "../document/schedule.ts";
 import type { Problem } from "../document/validate.ts";
-import type { GoneEntry, SnapshotApp, SnapshotCaller } from "../state/entries.ts";
+import type { GoneEntry, SnapshotApp, SnapshotCaller, SnapshotNetworks } from "../state/entries.ts";
 import type { WorkerActivity } from "./activity.ts";
 
 export type { SnapshotApp, SnapshotCaller } from "../state/entries.ts";
@@ -43,6 +43,8 @@ export interface Snapshot {
    * control plane that knew no realms.
    */
   apps?: SnapshotApp[];
+  /** Blocks of named lists of networks; absent where there are none, and in a snapshot of a control plane that had no lists. */
+  networks?: SnapshotNetworks[];
   /** Absent, like `callers`, in a snapshot of a control plane that knew no bans or callers. */
   bans?: SnapshotBan[];
   callers?: SnapshotCaller[];
@@ -71,6 +73,7 @@ export interface Delta {
   /** Those of the policies' schedules, also if they are held. */
   zones?: Zones;
   apps?: SnapshotApp[];
+  networks?: SnapshotNetworks[];
   bans: SnapshotBan[];
   callers: SnapshotCaller[];
   policies: SnapshotPolicy[];

@@ -9,6 +9,7 @@ import { describeValue } from "../document/validate.ts";
 import { policyOfBan } from "../state/ban-book.ts";
 import { type Change, newChange } from "../state/change.ts";
 import {
+  beginOfBlock,
   type EntryText,
   type GoneEntry,
   kindOf,
@@ -16,8 +17,10 @@ import {
   nameOfBan,
   nameOfCaller,
   nameOfGone,
+  nameOfNetworks,
   nameOfPolicy,
   nameOfZone,
+  type SnapshotNetworks,
 } from "../state/entries.ts";
 import { isSamePosition, nowhere, type Position } from "../state/policy-state.ts";
 import {
@@ -26,6 +29,7 @@ import {
   readBanEntry,
   readCallerEntry,
   readGoneEntry,
+  readNetworksEntry,
   readPolicyEntry,
   readValidPolicyEntry,
   readZoneEntry,
@@ -89,7 +93,7 @@ export function readFrame(
       return frame?.type;
     },
     entry(list, text) {
-      return takeEntry(frame as Frame, list, text, codec);
+      return takeEntry(frame as Frame, list, text, codec, pause);
     },
   };
   for (let place = 0; ; place++) {
@@ -147,7 +151,7 @@ function beginFrame({ decode }: JsonCodec, text: string, held: HeldEntries): Fra
   if (typeof head !== "object" || head === null || Array.isArray(head)) return undefined;
   const { type, format, epoch, revision, edition, proof, zones = {}, from, policyCount } = head as Json;
   if (type !== "snapshot" && type !== "delta") return undefined;
-  for (const list of ["apps", "bans", "callers", "policies", "gone"]) {
+  for (const list of ["apps", "networks", "bans", "callers", "policies", "gone"]) {
     if ((head as Json)[list] !== undefined) return undefined;
   }
   const findings = noFindings();
@@ -194,7 +198,7 @@ function beginFrame({ decode }: JsonCodec, text: string, held: HeldEntries): Fra
     gone: [],
     keptBans: [],
     seen: emptyTable(),
-    counts: { apps: 0, bans: 0, callers: 0, policies: 0, gone: 0 },
+    counts: { apps: 0, networks: 0, bans: 0, callers: 0, policies: 0, gone: 0 },
   };
 }
 
@@ -209,7 +213,7 @@ function isFrom(from: unknown, held: Position): boolean {
 }
 
 /** @returns false: the line is not JSON */
-function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec): boolean {
+function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec, pause: Pause): boolean {
   const value = codec.decode(text);
   if (value === undefined) return false;
   const { findings, change, counts } = frame;
@@ -230,6 +234,9 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
   } else if (list === "apps") {
     const entry = readAppEntry(value, path, findings);
     if (entry !== undefined && isNew(frame, nameOfApp(entry.app), text, path)) change.apps.push(entry);
+  } else if (list === "networks") {
+    const entry = readNetworksEntry(value, path, findings, pause);
+    if (entry !== undefined && isNew(frame, nameOfBlock(entry), text, path)) change.networks.push(entry);
   } else if (list === "bans") {
     const entry = readBanEntry(value, path, findings);
     if (entry === undefined) return true;
@@ -246,6 +253,10 @@ function takeEntry(frame: Frame, list: ListName, text: string, codec: JsonCodec)
     }
   }
   return true;
+}
+
+function nameOfBlock(block: SnapshotNetworks): string {
+  return nameOfNetworks(block.app, block.networks, beginOfBlock(block));
 }
 
 /** Of so many policies what was read is kept. Of the others only the text is, and they are read again when they are compiled. */
@@ -351,6 +362,7 @@ export function entriesChange(
     }
     const value = decode(entry.text);
     if (kind === "app") add(change.apps, readAppEntry(value, name, findings));
+    else if (kind === "networks") add(change.networks, readNetworksEntry(value, name, findings, pause));
     else if (kind === "ban") add(change.bans, readBanEntry(value, name, findings));
     else if (kind === "caller") add(change.callers, readCallerEntry(value, name, findings));
     else {
@@ -373,6 +385,10 @@ export function goneEntry(name: string): GoneEntry | undefined {
   if (kind === "a") return { app: rest };
   if (kind === "b") return { ban: rest };
   if (kind === "c") return { caller: rest };
+  if (kind === "n") {
+    const [app = "", networks = "", from = ""] = rest.split(":");
+    return { app, networks, from };
+  }
   if (kind !== "p") return undefined;
   const colon = rest.indexOf(":");
   return { app: rest.slice(0, colon), policy: rest.slice(colon + 1) };

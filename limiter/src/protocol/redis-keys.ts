@@ -22,6 +22,11 @@ export function ledgerKeyOf(policy: CompiledPolicy, keyValues: string): string {
   return `${prefix + policy.counterPrefix + keyValues}}::leases`;
 }
 
+/** Returns the key of what a caller holds of a policy: of slots that it was given under this name. No limit has this name. */
+export function holdKeyOf(policy: CompiledPolicy, keyValues: string, name: string): string {
+  return `${prefix + policy.counterPrefix + keyValues}}::hold:${name}`;
+}
+
 /**
  * Returns what scripts are given in place of a burst: the moments between which the windows around now lie, in µs since the epoch.
  *

@@ -3,10 +3,13 @@
 import { emptyTable } from "../basics/table.ts";
 import type { SnapshotBan } from "../compiled/bans.ts";
 import { type Cidr, formatCidr, parseCidr } from "../key/cidr.ts";
+import { type ListScope, type NetworkLists, referredList } from "../key/network-lists.ts";
 import { type Networks, noNetworks, removeNetwork, setNetwork } from "../key/networks.ts";
 import { nameOfPolicy } from "./entries.ts";
 
 export interface BanBook {
+  /** What bans of lists refer to. */
+  readonly lists: NetworkLists;
   readonly byId: Record<string, SnapshotBan>;
   readonly networksByApp: Record<string, AppNetworks>;
   /** Bans of key values, by the name of their policy, then by id. The policy need not exist. */
@@ -24,8 +27,8 @@ export interface AppNetworks {
   count: number;
 }
 
-export function noBans(): BanBook {
-  return { byId: emptyTable(), networksByApp: emptyTable(), byPolicy: emptyTable() };
+export function noBans(lists: NetworkLists): BanBook {
+  return { lists, byId: emptyTable(), networksByApp: emptyTable(), byPolicy: emptyTable() };
 }
 
 /** Returns the name of the policy whose key values are banned; undefined: a network is banned. */
@@ -44,7 +47,7 @@ export function setBan(book: BanBook, ban: SnapshotBan): void {
     bans[ban.id] = ban;
     return;
   }
-  const ofApp = book.networksByApp[ban.app] ?? noAppNetworks();
+  const ofApp = book.networksByApp[ban.app] ?? noAppNetworks({ lists: book.lists, app: ban.app });
   book.networksByApp[ban.app] = ofApp;
   const cidr = canonical(ban);
   const bans = ofApp.bans[cidr] ?? emptyTable<SnapshotBan>();
@@ -86,8 +89,8 @@ export function forgetIfUnused(book: BanBook, app: string): void {
   if (book.networksByApp[app]?.count === 0) delete book.networksByApp[app];
 }
 
-export function noAppNetworks(): AppNetworks {
-  return { networks: noNetworks(), bans: emptyTable(), count: 0 };
+export function noAppNetworks(scope: ListScope): AppNetworks {
+  return { networks: noNetworks(scope), bans: emptyTable(), count: 0 };
 }
 
 /** Returns when the last of the bans ends; undefined: there is none. */
@@ -101,8 +104,8 @@ function lastEnd(bans: BansById): number | undefined {
 }
 
 /** A network may be written in several ways. */
-function canonical({ cidr }: SnapshotBan): string {
-  return formatCidr(parseCidr(cidr as string) as Cidr);
+function canonical({ cidr = "" }: SnapshotBan): string {
+  return referredList(cidr) === undefined ? formatCidr(parseCidr(cidr) as Cidr) : cidr;
 }
 
 function isEmpty(table: Readonly<Record<string, unknown>>): boolean {

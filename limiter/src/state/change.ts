@@ -2,7 +2,8 @@
 // is prepared in short steps, between which the state decides requests as before, and comes into force in one step.
 //
 // What a policy is compiled with besides its own document is the time zones that it goes by, the bans of its key values, whether
-// its app bans networks, and whom its app and app `default` exempt. A policy is compiled again only if one of these has changed.
+// its app bans networks, and whom its app and app `default` exempt. A policy is compiled again only if one of these has changed. Lists of
+// networks are not among them: whoever refers to one looks it up.
 
 import type { Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
@@ -15,6 +16,7 @@ import type { ZoneTransition } from "../document/schedule.ts";
 import { timezonesOf } from "../document/timezones.ts";
 import { addToIndex, indexPolicies, type PolicyIndex, removeFromIndex } from "../index/policy-index.ts";
 import { type AppNetworks, forgetIfUnused, noAppNetworks, policyOfBan, removeBan, setBan } from "./ban-book.ts";
+import { type ChangedLists, changedLists } from "./changed-lists.ts";
 import {
   type AppPolicy,
   type EntryText,
@@ -22,6 +24,7 @@ import {
   nameOfPolicy,
   type SnapshotApp,
   type SnapshotCaller,
+  type SnapshotNetworks,
 } from "./entries.ts";
 import { type PolicyState, type Position, policyNamed } from "./policy-state.ts";
 import { banEntryOf, isMetByRequests } from "./traffic.ts";
@@ -32,6 +35,8 @@ export interface Change {
   readonly gone: GoneEntry[];
   readonly zones: Record<string, readonly ZoneTransition[]>;
   readonly apps: SnapshotApp[];
+  /** Blocks of lists. */
+  readonly networks: SnapshotNetworks[];
   readonly bans: SnapshotBan[];
   readonly callers: SnapshotCaller[];
   readonly policies: AppPolicy[];
@@ -49,7 +54,17 @@ export interface WrittenPolicies {
 const noneWritten: WrittenPolicies = { entries: [], read: () => undefined };
 
 export function newChange(position: Position, written = noneWritten): Change {
-  return { position, gone: [], zones: emptyTable(), apps: [], bans: [], callers: [], policies: [], written };
+  return {
+    position,
+    gone: [],
+    zones: emptyTable(),
+    apps: [],
+    networks: [],
+    bans: [],
+    callers: [],
+    policies: [],
+    written,
+  };
 }
 
 /** A change that can come into force at once. */
@@ -59,6 +74,7 @@ export interface PreparedChange {
   readonly apps: Record<string, { readonly entry: SnapshotApp | undefined }>;
   /** By app, where they change. Undefined: it does not exempt anybody any more. */
   readonly exemptions: Record<string, { readonly after: AppExemptions | undefined }>;
+  readonly networkLists: ChangedLists;
   /** Ids of bans that are gone, with those of policies that are. */
   readonly bansGone: readonly string[];
   /** The objects for apps that had banned no network. */
@@ -93,13 +109,14 @@ export function prepareChange(state: PolicyState, change: Change, findings: Find
   const plan = newPlan(state, change);
   planGone(plan, pause);
   planApps(plan, pause);
+  const lists = changedLists(state.networkLists, change.gone, change.networks, findings, pause);
   planExemptions(plan, pause);
   planBans(plan, pause);
   planZones(plan, pause);
   compileSet(plan, findings, pause);
   compileConcerned(plan, findings, pause);
   planBanEntries(plan);
-  return preparedFrom(plan, pause);
+  return preparedFrom(plan, lists, pause);
 }
 
 /** Puts a prepared change into force. It does not yield, and cannot fail. */
@@ -114,6 +131,11 @@ export function commitChange(state: PolicyState, prepared: PreparedChange): void
     const { after } = prepared.exemptions[app] as { readonly after: AppExemptions | undefined };
     if (after === undefined) delete state.exemptions[app];
     else state.exemptions[app] = after;
+  }
+  for (const list in prepared.networkLists) {
+    const { after } = prepared.networkLists[list] as ChangedLists[string];
+    if (after === undefined) delete state.networkLists[list];
+    else state.networkLists[list] = after;
   }
   for (const zone in change.zones) state.zones[zone] = change.zones[zone] as readonly ZoneTransition[];
   commitBans(state, prepared);
@@ -244,7 +266,7 @@ function planGone(plan: Plan, pause: Pause): void {
       if (before === undefined || set[name] === true) continue;
       policiesGone.push(before);
       replaced[name] = { before };
-    } else if ("app" in gone) {
+    } else if ("app" in gone && !("networks" in gone)) {
       apps[gone.app] = { entry: undefined };
     }
   }
@@ -282,7 +304,10 @@ function planApps({ change, apps }: Plan, pause: Pause): void {
 function planExemptions(plan: Plan, pause: Pause): void {
   const { state, apps, exemptions } = plan;
   for (const app in apps) {
-    const after = appExemptions((apps[app] as { readonly entry: SnapshotApp | undefined }).entry?.exempt);
+    const after = appExemptions((apps[app] as { readonly entry: SnapshotApp | undefined }).entry?.exempt, {
+      lists: state.networkLists,
+      app,
+    });
     pause();
     if (after?.text === state.exemptions[app]?.text) continue;
     exemptions[app] = { after };
@@ -321,7 +346,7 @@ function planBans(plan: Plan, pause: Pause): void {
     const before = state.bans.networksByApp[app]?.count ?? 0;
     const after = before + (networkBans[app] as { change: number }).change;
     if (before > 0 === after > 0) continue;
-    if (after > 0) newNetworks[app] = noAppNetworks();
+    if (after > 0) newNetworks[app] = noAppNetworks({ lists: state.networkLists, app });
     // The networks of this app are refused before any policy is met: its policies do not know them.
     if (app === appOfEverything) continue;
     planAllOfApp(plan, app, pause);
@@ -414,14 +439,16 @@ function compileIn(
     if (transitions === undefined) {
       addProblem(findings, {
         path: `zones.${timezone}`,
-        expected: "a list of [seconds since the epoch, minutes before UTC]",
+        expected: "a list of [seconds since the epoch, minutes ahead of UTC]",
         got: "nothing",
       });
       return undefined;
     }
     zones[timezone] = transitions;
   }
-  return compilePolicy(app, policy, zones, bansAfter(plan, app, policy, pause), pause, exemptionsAfter(plan, app));
+  const bans = bansAfter(plan, app, policy, pause);
+  const { networkLists } = plan.state;
+  return compilePolicy(app, policy, zones, bans, pause, exemptionsAfter(plan, app), networkLists);
 }
 
 /** Returns the bans that a policy has after the change. */
@@ -468,7 +495,7 @@ function planBanEntries(plan: Plan): void {
   }
 }
 
-function preparedFrom(plan: Plan, pause: Pause): PreparedChange {
+function preparedFrom(plan: Plan, networkLists: ChangedLists, pause: Pause): PreparedChange {
   const { state, change, apps, replaced, policiesSet, indexLoses, indexGets } = plan;
   for (const name in replaced) {
     const { before } = replaced[name] as Replaced;
@@ -488,6 +515,7 @@ function preparedFrom(plan: Plan, pause: Pause): PreparedChange {
     change,
     apps,
     exemptions: plan.exemptions,
+    networkLists,
     bansGone: plan.bansGone,
     newNetworks: plan.newNetworks,
     appsOfBans,

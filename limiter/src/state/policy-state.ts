@@ -6,6 +6,8 @@ import type { CompiledPolicy } from "../compiled/compile.ts";
 import type { AppExemptions } from "../compiled/exemptions.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
 import { indexPolicies, type PolicyIndex } from "../index/policy-index.ts";
+import type { RangeBlocks } from "../key/address-ranges.ts";
+import type { NetworkLists } from "../key/network-lists.ts";
 import type { Networks } from "../key/networks.ts";
 import { type BanBook, noBans } from "./ban-book.ts";
 import type { SnapshotApp, SnapshotCaller } from "./entries.ts";
@@ -31,6 +33,8 @@ export interface PolicyState {
   readonly policiesByName: Record<string, Record<string, CompiledPolicy>>;
   /** The listed apps, by name. */
   readonly apps: Record<string, SnapshotApp>;
+  /** Policies, exemptions and bans refer to this object, whatever is in it. */
+  readonly networkLists: NetworkLists;
   /** Of the apps that exempt anybody. Policies are compiled with them. */
   readonly exemptions: Record<string, AppExemptions>;
   readonly zones: Record<string, readonly ZoneTransition[]>;
@@ -50,14 +54,16 @@ export interface PolicyState {
 export const nowhere: Position = { epoch: "", revision: 0, edition: undefined, proof: undefined };
 
 export function emptyState(): PolicyState {
+  const networkLists = emptyTable<RangeBlocks>();
   return {
     position: nowhere,
     policyCount: 0,
     policiesByName: emptyTable(),
     apps: emptyTable(),
+    networkLists,
     exemptions: emptyTable(),
     zones: emptyTable(),
-    bans: noBans(),
+    bans: noBans(networkLists),
     bannedEverywhere: undefined,
     callers: emptyTable(),
     index: indexPolicies([]),

@@ -1,23 +1,17 @@
 // Reads the entries of a state as they come from a control plane or from disk. All are validated as strictly as policies: a ban that
 // is not understood would not be enforced.
 
+import type { Pause } from "../basics/pause.ts";
 import type { SnapshotBan } from "../compiled/bans.ts";
 import { appExemptShape } from "../document/app-exempt.ts";
-import { isName, nameRule, nameShape } from "../document/policy-shape.ts";
+import { isName, nameRule, nameShape, networkOrListShape } from "../document/policy-shape.ts";
 import { addProblem, type Findings, problemCount } from "../document/problems.ts";
 import type { ZoneTransition } from "../document/schedule.ts";
 import type { Shape } from "../document/shape.ts";
 import { checkShape, describeValue, problemsOf, validPolicy } from "../document/validate.ts";
-import { cidrRule, parseCidr } from "../key/cidr.ts";
+import { isBlock, v4Digits, v6Digits } from "../key/address-ranges.ts";
 import { matchedRealmShape } from "../realm/realm-shape.ts";
-import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller } from "./entries.ts";
-
-export const cidrShape: Shape = {
-  kind: "text",
-  expected: cidrRule,
-  maxBytes: 64,
-  accepts: (text) => parseCidr(text) !== undefined,
-};
+import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller, SnapshotNetworks } from "./entries.ts";
 
 /** The key values of a ban: as many as a key may have parts. */
 export const bannedKeyShape: Shape = {
@@ -49,10 +43,31 @@ const banShape: Shape = {
       required: true,
     },
     app: { shape: nameShape, description: "Whose ban it is.", required: true },
-    cidr: { shape: cidrShape, description: "Who is banned, by address." },
+    cidr: { shape: networkOrListShape, description: "Who is banned, by address." },
     policy: { shape: nameShape, description: "Whose key the values are of." },
     key: { shape: bannedKeyShape, description: 'Who is banned, by key values; "*" is any.' },
     untilSeconds: { shape: second, description: "Over from this second since 1970 on.", required: true },
+  },
+};
+
+/** Of a thousand ranges at most, two of the longest addresses each. */
+const mostBlockBytes = 65_536;
+
+const networksShape: Shape = {
+  kind: "record",
+  fields: {
+    app: { shape: nameShape, description: "Whose list it is.", required: true },
+    networks: { shape: nameShape, description: "The name of the list.", required: true },
+    family: {
+      shape: { kind: "choice", of: ["ipv4", "ipv6"] },
+      description: "Of which addresses it is.",
+      required: true,
+    },
+    ranges: {
+      shape: { kind: "text", expected: "ranges of addresses in hex digits", maxBytes: mostBlockBytes },
+      description: "The ranges, in order.",
+      required: true,
+    },
   },
 };
 
@@ -64,6 +79,10 @@ const callerShape: Shape = {
       shape: sha256Shape,
       description: "Of the token.",
       required: true,
+    },
+    name: {
+      shape: { kind: "text", expected: "a text of at most 100 bytes", maxBytes: 100 },
+      description: "Who has the token.",
     },
     expiresAtSeconds: { shape: second, description: "Worth nothing from this second since 1970 on." },
   },
@@ -87,6 +106,11 @@ const goneShape: Shape = {
   fields: {
     app: { shape: nameShape, description: "The app, or the app of the policy." },
     policy: { shape: nameShape, description: "The policy." },
+    networks: { shape: nameShape, description: "The list of networks." },
+    from: {
+      shape: { kind: "text", expected: "an address in hex digits", maxBytes: v6Digits },
+      description: "The first address of the block.",
+    },
     ban: { shape: banIdShape, description: "The id of the ban." },
     caller: { shape: sha256Shape, description: "The SHA-256 of the token." },
   },
@@ -128,6 +152,22 @@ export function readAppEntry(value: unknown, path: string, findings: Findings): 
   return shaped<SnapshotApp>(appShape, value, path, findings);
 }
 
+/** Whether its ranges are in order with those of other blocks is left to who puts them together. */
+export function readNetworksEntry(
+  value: unknown,
+  path: string,
+  findings: Findings,
+  pause: Pause,
+): SnapshotNetworks | undefined {
+  const networks = shaped<SnapshotNetworks>(networksShape, value, path, findings);
+  if (networks === undefined) return undefined;
+  const { family, ranges } = networks;
+  if (isBlock(ranges, family === "ipv4" ? v4Digits : v6Digits, pause)) return networks;
+  const expected = `ranges of ${family} addresses in hex digits, in order`;
+  addProblem(findings, { path: `${path}.ranges`, expected, got: describeValue(ranges.slice(0, 64)) });
+  return undefined;
+}
+
 export function readBanEntry(value: unknown, path: string, findings: Findings): SnapshotBan | undefined {
   const ban = shaped<SnapshotBan>(banShape, value, path, findings);
   if (ban === undefined) return undefined;
@@ -146,14 +186,10 @@ export function readCallerEntry(value: unknown, path: string, findings: Findings
 }
 
 export function readGoneEntry(value: unknown, path: string, findings: Findings): GoneEntry | undefined {
-  const gone = shaped<{ app?: string; policy?: string; ban?: string; caller?: string }>(
-    goneShape,
-    value,
-    path,
-    findings,
-  );
+  const gone = shaped<Gone>(goneShape, value, path, findings);
   if (gone === undefined) return undefined;
-  const { app, policy, ban, caller } = gone;
+  const { app, policy, networks, from, ban, caller } = gone;
+  if (networks !== undefined || from !== undefined) return goneNetworks(gone, path, findings);
   if (app !== undefined && ban === undefined && caller === undefined) {
     return policy === undefined ? { app } : { app, policy };
   }
@@ -164,6 +200,20 @@ export function readGoneEntry(value: unknown, path: string, findings: Findings):
   const got = `${present("app", app)}${present("policy", policy)}${present("ban", ban)}${present("caller", caller)}`;
   const expected = "app and policy, or one of app, ban and caller";
   addProblem(findings, { path, expected, got: got === "" ? "none of them" : got.slice(1) });
+  return undefined;
+}
+
+type Gone = Partial<Record<"app" | "policy" | "networks" | "from" | "ban" | "caller", string>>;
+
+function goneNetworks(
+  { app, policy, networks, from, ban, caller }: Gone,
+  path: string,
+  findings: Findings,
+): GoneEntry | undefined {
+  const isAlone = policy === undefined && ban === undefined && caller === undefined;
+  if (app !== undefined && networks !== undefined && from !== undefined && isAlone) return { app, networks, from };
+  const got = `${present("app", app)}${present("policy", policy)}${present("networks", networks)}${present("from", from)}${present("ban", ban)}${present("caller", caller)}`;
+  addProblem(findings, { path, expected: "app, networks and from together, and nothing else", got: got.slice(1) });
   return undefined;
 }
 
@@ -181,7 +231,7 @@ export function readZoneEntry(
   if (Array.isArray(value) && value.length > 0 && value.every((entry) => isTransition(entry))) {
     return value as unknown as readonly ZoneTransition[];
   }
-  const expected = "a list of [seconds since the epoch, minutes before UTC]";
+  const expected = "a list of [seconds since the epoch, minutes ahead of UTC]";
   addProblem(findings, { path, expected, got: describeValue(value) });
   return undefined;
 }

@@ -1,8 +1,9 @@
-// Adds a consumer, or gives one another plan. Limits of its own that the consumer has stay.
+// Adds a consumer, or gives one another plan or other limits of its own, which are written as YAML.
 
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
+import { parse, stringify } from "yaml";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
@@ -10,6 +11,7 @@ import { useTell } from "../../parts/notices.tsx";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
+const example = "books:\n  - { name: daily, algorithm: fixed-window, quota: 5000, window: 1d }";
 
 /** @param consumer undefined: a new one */
 export function ConsumerDialog({
@@ -26,8 +28,18 @@ export function ConsumerDialog({
   const cache = useQueryClient();
   const [id, setId] = useState(consumer?.id ?? "");
   const [plan, setPlan] = useState(consumer?.plan ?? "");
-  const overrides = consumer?.overrides as Schemas["Consumer"]["overrides"];
+  const [original] = useState(() => (consumer?.overrides === undefined ? "" : stringify(consumer.overrides)));
+  const [own, setOwn] = useState(original);
+  const [fault, setFault] = useState<string>();
   const act = async () => {
+    setFault(undefined);
+    let overrides: unknown;
+    try {
+      overrides = parse(own) ?? undefined;
+    } catch (failure) {
+      setFault(failure instanceof Error ? failure.message : String(failure));
+      return false;
+    }
     const { applied } = await answerOf(
       api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
         params: { path: { app, consumer: id }, query: { wait } },
@@ -36,11 +48,13 @@ export function ConsumerDialog({
     );
     await cache.invalidateQueries({ queryKey: ["consumers", app] });
     tell({ text: t("stored", { id, plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 }) });
+    return true;
   };
   return (
     <Confirmation
       title={consumer === undefined ? t("addTitle") : t("changeTitle", { id })}
       action={t("store")}
+      isChanged={plan !== (consumer?.plan ?? "") || own !== original}
       act={act}
       onClose={onClose}
     >
@@ -55,6 +69,19 @@ export function ConsumerDialog({
       ) : null}
       <Field label={t("plan")} help={t("planHelp")}>
         {(input) => <input {...input} value={plan} spellCheck={false} onChange={(e) => setPlan(e.target.value)} />}
+      </Field>
+      <Field label={t("ownLimits")} help={t("ownLimitsHelp")} fault={fault}>
+        {(input) => (
+          <textarea
+            {...input}
+            className="code"
+            rows={original === "" ? 4 : 10}
+            spellCheck={false}
+            placeholder={example}
+            value={own}
+            onChange={(e) => setOwn(e.target.value)}
+          />
+        )}
       </Field>
     </Confirmation>
   );

@@ -7,7 +7,6 @@ import { useTranslations } from "use-intl";
 import type { Schemas } from "../../api/client.ts";
 import { consumersQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
-import { Field } from "../../parts/field.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
@@ -40,16 +39,19 @@ export function ConsumersPage() {
           </button>
         ) : null}
       </div>
-      <Field label={t("prefix")}>
-        {(input) => (
-          <input {...input} value={prefix} spellCheck={false} onChange={(e) => search({ prefix: e.target.value })} />
-        )}
-      </Field>
-      <Field label={t("plan")}>
-        {(input) => (
-          <input {...input} value={plan} spellCheck={false} onChange={(e) => search({ plan: e.target.value })} />
-        )}
-      </Field>
+      <search className="filters">
+        {(["prefix", "plan"] as const).map((field) => (
+          <label key={field}>
+            {t(field)}
+            <input
+              type="search"
+              value={field === "prefix" ? prefix : plan}
+              spellCheck={false}
+              onChange={(e) => search({ [field]: e.target.value })}
+            />
+          </label>
+        ))}
+      </search>
       {app === undefined ? (
         <Loading />
       ) : (

@@ -62,8 +62,10 @@ function KeysOf({ app, policy, asked }: { app: string; policy: string; asked: re
   const look = (key: readonly string[]) => void navigate(linkTo(app, policy, terms.key, key));
   return (
     <>
-      <KeyForm key={JSON.stringify(asked)} policy={terms} asked={asked} onLook={look} />
-      {asked === undefined ? null : <CounterCard key={JSON.stringify(asked)} app={app} policy={terms} asked={asked} />}
+      <KeyForm key={`form ${JSON.stringify(asked)}`} policy={terms} asked={asked} onLook={look} />
+      {asked === undefined ? null : (
+        <CounterCard key={`counter ${JSON.stringify(asked)}`} app={app} policy={terms} asked={asked} />
+      )}
       <TopKeys app={app} policy={terms} onLook={look} />
     </>
   );

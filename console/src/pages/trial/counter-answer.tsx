@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
 import { type StoredPolicy, termsOf } from "../../api/policy-terms.ts";
-import { counterQuery } from "../../api/queries.ts";
+import { consumerQuery, counterQuery } from "../../api/queries.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import type { Trial } from "../../trial/trial.ts";
@@ -15,7 +15,7 @@ import { linkTo } from "../keys/keys-search.ts";
 export function CounterAnswer({
   app,
   document,
-  trial: { key, cost, isOverridden, plan },
+  trial: { key, cost, isOverridden, plan, consumer },
 }: {
   app: string;
   document: StoredPolicy;
@@ -39,6 +39,7 @@ export function CounterAnswer({
           : t("keyIs", { key: terms.key.map((part, i) => `${part} = ${key[i] ?? "?"}`).join(", ") })}{" "}
         {t("costs", { cost })} {isOverridden ? t("overridden") : null}
         {plan === undefined ? null : t("inPlan", { plan })}
+        {consumer === undefined ? null : <PlanOfConsumer app={app} document={document} id={consumer} />}
       </p>
       {isKnown ? null : <p className="quiet">{t("unknown")}</p>}
       {isKnown && data === undefined ? (
@@ -72,4 +73,22 @@ export function CounterAnswer({
       ) : null}
     </>
   );
+}
+
+/** Which plan a consumer has, and whether it has limits of its own for the policy. */
+function PlanOfConsumer({
+  app,
+  document: { name, plans = {}, defaultPlan = "" },
+  id,
+}: {
+  app: string;
+  document: StoredPolicy;
+  id: string;
+}) {
+  const t = useTranslations("trial");
+  const { data: consumer } = useQuery(consumerQuery(app, id));
+  if (consumer === undefined) return null;
+  if (consumer === null) return t("noConsumer", { id, plan: defaultPlan });
+  const plan = Object.hasOwn(plans, consumer.plan) ? consumer.plan : defaultPlan;
+  return t(Object.hasOwn(consumer.overrides ?? {}, name) ? "ofConsumerOwn" : "ofConsumer", { id, plan });
 }

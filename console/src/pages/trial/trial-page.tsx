@@ -1,6 +1,5 @@
 // Try it: a request that one makes up, which policies it meets, why it does not meet the others, and what their counters would say.
 
-import type { AppExempt } from "@sluice/limiter/document/app-exempt.ts";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useDeferredValue, useMemo, useState } from "react";
@@ -20,9 +19,10 @@ import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { curlOf } from "../../trial/curl.ts";
 import { type Header, type MadeUpRequest, normalPath, parseHeaders } from "../../trial/request.ts";
-import { type Trial, tryPolicy } from "../../trial/trial.ts";
+import { type Surroundings, type Trial, tryPolicy } from "../../trial/trial.ts";
 import { CounterAnswer } from "./counter-answer.tsx";
 import { readTrialSearch, type TrialSearch } from "./trial-search.ts";
+import { useNetworkLists } from "./use-network-lists.ts";
 
 const route = getRouteApi("/shell/try");
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
@@ -149,14 +149,14 @@ function Result({ app, request }: { app: string; request: MadeUpRequest | undefi
   const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
   const { data: templates = [] } = useQuery(templatesQuery(app));
   const { data: apps } = useQuery(appsQuery);
+  const ofApps = useMemo(() => exemptionsFor(app, apps ?? []), [app, apps]);
+  const lists = useNetworkLists(app, policies ?? [], ofApps);
   const deferred = useDeferredValue(JSON.stringify(request));
   const [filter, setFilter] = useState("");
   const tried = useMemo(
     () =>
-      deferred === undefined
-        ? []
-        : tryAll(policies ?? [], templates, exemptionsFor(app, apps ?? []), JSON.parse(deferred)),
-    [policies, templates, app, apps, deferred],
+      deferred === undefined ? [] : tryAll(policies ?? [], templates, { app, ofApps, lists }, JSON.parse(deferred)),
+    [policies, templates, app, ofApps, lists, deferred],
   );
   if (isPending) return <Loading />;
   if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
@@ -225,21 +225,23 @@ function Met({ app, tried: { name, document, trial } }: { app: string; tried: Tr
 }
 
 /** Those of app `default` hold for all apps. Whoever may not read that app does not see them here. */
-function exemptionsFor(app: string, apps: readonly Pick<ListedApp, "name" | "exempt">[]): AppExempt[] {
-  return apps.flatMap(({ name, exempt }) => ((name === app || name === "default") && exempt !== null ? [exempt] : []));
+function exemptionsFor(app: string, apps: readonly Pick<ListedApp, "name" | "exempt">[]): Surroundings["ofApps"] {
+  return apps.flatMap(({ name, exempt }) =>
+    (name === app || name === "default") && exempt !== null ? [{ app: name, exempt }] : [],
+  );
 }
 
 /** In the order in which gateways ask them. */
 function tryAll(
   policies: readonly ListedPolicy[],
   templates: readonly Template[],
-  ofApps: readonly AppExempt[],
+  around: Surroundings,
   request: MadeUpRequest,
 ): Tried[] {
   const nowMs = Date.now();
   return policies
     .flatMap(({ name, document }): Tried[] => {
-      const trial = tryPolicy(withTemplates(document, templates), request, nowMs, ofApps);
+      const trial = tryPolicy(withTemplates(document, templates), request, nowMs, around);
       return trial === undefined ? [] : [{ name, document, trial }];
     })
     .sort((a, b) => (b.document.priority ?? 0) - (a.document.priority ?? 0) || (a.name < b.name ? -1 : 1));

@@ -22,6 +22,7 @@ const migrations: Record<string, Migration> = {
   "0012-history": { up: addHistoryBounds },
   "0013-exemptions": { up: addExemptions },
   "0014-consumers": { up: addConsumers },
+  "0015-network-lists": { up: addNetworkLists },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -403,4 +404,23 @@ async function addConsumers(database: Kysely<Tables>): Promise<void> {
 async function addExemptions(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
   await schema.addColumn("apps", "exempt", schema.longText);
+}
+
+/** Named lists of networks, and how many each app has. */
+async function addNetworkLists(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("network_lists", (table) =>
+    table
+      .addColumn("app", schema.name(63), (column) => column.notNull())
+      .addColumn("name", schema.name(63), (column) => column.notNull())
+      .addColumn("networks", schema.longText, (column) => column.notNull())
+      .addColumn("count", "bigint", (column) => column.notNull())
+      .addColumn("ranges", schema.longText, (column) => column.notNull())
+      .addColumn("bytes", "bigint", (column) => column.notNull())
+      .addColumn("revision", "bigint", (column) => column.notNull())
+      .addColumn("updated_at", "bigint", (column) => column.notNull())
+      .addPrimaryKeyConstraint("network_lists_key", ["app", "name"]),
+  );
+  await schema.addColumn("usage", "network_lists", "bigint", (column) => column.notNull().defaultTo(0));
+  await schema.addColumn("usage", "network_bytes", "bigint", (column) => column.notNull().defaultTo(0));
 }

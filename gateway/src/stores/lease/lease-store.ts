@@ -6,10 +6,12 @@ import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import type { Charge, Check, Outcome, Spent, Store } from "../store.ts";
 import { admitLeased } from "./admit.ts";
 import { forgetLeaseRefusal } from "./leases.ts";
+import { peekLeased } from "./peek.ts";
 import { refundLeased } from "./spend.ts";
 
 export const leaseStore: Store = {
   admit,
+  peek: peekLeased,
   refund,
   // Units are refunded to a cell of shared memory, which does not yield.
   refundLater: (charge) => refund([charge]),

@@ -2,9 +2,9 @@
 // from its last read of the record. The deadline that it knows can only be earlier than the record's, and the units of another
 // life are in another cell.
 
-import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
+import { emptyDecision, never } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
-import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import { type CompiledLimit, type CompiledPolicy, isEverHeld } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { isLive, mayRefund } from "../../../../limiter/src/lease/holder.ts";
 import { countLeaseAdmission, countLeaseRefund } from "../../metrics/lease-counts.ts";
@@ -30,7 +30,7 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
   lease.asked += cost;
   if (!allowed) mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
-  else if (!merged.quiet) mergePermission(lease, policy, merged);
+  else if (!merged.quiet) mergePermission(lease, policy, decision.remaining, merged);
   return allowed;
 }
 
@@ -86,19 +86,24 @@ export function spendElse(lease: Lease, cost: number): boolean {
 export function allow(lease: Lease, check: Check, outcome: Outcome): boolean {
   const { policy, keyValues, chargedAt } = check;
   const { limits } = policy;
-  mergePermission(lease, policy, check.merged ?? outcome.merged);
+  mergePermission(lease, policy, decision.remaining, check.merged ?? outcome.merged);
   check.allowed = true;
   const { name, seq, acknowledged } = lease.record;
   outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "leased", spent: { name, seq, acknowledged } });
   return true;
 }
 
-/** Called after units were spent. */
-function mergePermission({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision): void {
+/** @param unspent units that are left of the lease */
+export function mergePermission(
+  { record }: Lease,
+  policy: CompiledPolicy,
+  unspent: number,
+  merged: MergedDecision,
+): void {
   const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
   decision.allowed = true;
   decision.limit = capacity(limit.rate);
-  decision.remaining = math.min(decision.remaining + record.remaining, decision.limit);
+  decision.remaining = math.min(unspent + record.remaining, decision.limit);
   decision.retryAfterUs = 0;
   decision.resetAfterUs = math.max(0, record.resetAtUs - stopwatchUs());
   mergeLimit(merged, policy, limit.name, decision);
@@ -111,13 +116,13 @@ export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: nu
 }
 
 /** @param untilUs when units may be available again, by the stopwatch */
-function mergeRefusal({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision, untilUs: number): void {
+export function mergeRefusal({ record }: Lease, policy: CompiledPolicy, merged: MergedDecision, untilUs: number): void {
   const nowUs = stopwatchUs();
   const limit = policy.limits[record.mostRestrictive] as CompiledLimit;
   decision.allowed = false;
   decision.limit = capacity(limit.rate);
   decision.remaining = math.min(record.remaining, policy.policy.cost - 1, decision.limit);
-  decision.retryAfterUs = math.max(1, untilUs - nowUs);
+  decision.retryAfterUs = isEverHeld(policy) ? math.max(1, untilUs - nowUs) : never;
   decision.resetAfterUs = math.max(decision.retryAfterUs, record.resetAtUs - nowUs);
   mergeLimit(merged, policy, limit.name, decision);
 }

@@ -140,7 +140,8 @@ export function refundOnNode(
   releaseAll(held);
 }
 
-function refundCells(
+/** Does so while the caller holds the locks, or needs none. */
+export function refundCells(
   limits: readonly CompiledLimit[],
   keyValues: string,
   cost: number,
@@ -221,6 +222,18 @@ export function renewOnNode(
   chargedAt: number,
 ): number | undefined {
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
+  const renewedAtUs = renewCell(policy, limit, keyValues, chargedAt);
+  if (held !== undefined) releaseAll(held);
+  return renewedAtUs;
+}
+
+/** Does so while the caller holds the locks, or needs none. */
+export function renewCell(
+  policy: CompiledPolicy,
+  limit: CompiledLimit,
+  keyValues: string,
+  chargedAt: number,
+): number | undefined {
   const now = nowUs();
   const counter = prepared(0, limit, keyValues, policy.policy.cost);
   let renewedAtUs: number | undefined;
@@ -232,7 +245,6 @@ export function renewOnNode(
     renewedAtUs = renewSlots(limit.rate as SlidingWindow, counter, cellRing, now, math.abs(chargedAt), counter.cost);
     if (!saveCounter(counter, now)) renewedAtUs = undefined;
   }
-  if (held !== undefined) releaseAll(held);
   return renewedAtUs === undefined || !counter.shared ? renewedAtUs : -renewedAtUs;
 }
 

@@ -16,9 +16,11 @@ import {
 import { admitDeferredOnNode, chargeDeferredOnNode } from "./deferred-charge.ts";
 import { decideOnNode, mustAgree, refundOnNode, renewOnNode } from "./node-counters.ts";
 import { forgetOnNode } from "./operator-changes.ts";
+import { peekOnNode } from "./peek.ts";
 
 export const nodeStore: Store = {
   admit,
+  peek: ({ policy, keyValues }, merged) => peekOnNode(policy, policy.limits, keyValues, undefined, merged),
   refund: refundNow,
   refundLater: refundOnNodeLater,
   renew,

@@ -133,10 +133,9 @@ function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile):
  * Sends a check, and waits for the reply: by a call of the request's own while no other request calls Redis, else in a batch. Yields. The
  * check has its numbers afterwards, or what failed.
  */
-export function submitTo(queue: BatchQueue, pending: PendingCheck): void {
+export function submitTo(queue: BatchQueue, pending: PendingCheck): undefined {
   if (mayCallDirectly(queue, pending.inQueue)) {
-    callDirectly(queue, pending);
-    return;
+    return callDirectly(queue, pending);
   }
   if (pending.mustKeep) keepPending(queue, pending);
   const batch = openBatch(queue, pending.call?.keyCount ?? 1);
@@ -162,7 +161,7 @@ function mayCallDirectly(queue: BatchQueue, inQueue: boolean): boolean {
   return true;
 }
 
-function callDirectly(queue: BatchQueue, pending: PendingCheck): void {
+function callDirectly(queue: BatchQueue, pending: PendingCheck): undefined {
   const { settings } = queue;
   const patience = newPatience(settings.deadlineMs, pending.limitMs);
   const { script, keyCount, keysAndArgs } = pending.call ?? callFor(pending.counter as PendingCounter);

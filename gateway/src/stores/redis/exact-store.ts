@@ -1,5 +1,6 @@
 // The store of scope cluster, consistency exact: counters in Redis, which decides every request.
 
+import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
@@ -9,12 +10,15 @@ import { isUncharged } from "./debts.ts";
 import { decideInRedis } from "./decide-checks.ts";
 import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.ts";
 import { byChoice, isDecidedHere } from "./overload.ts";
+import { peekInRedis } from "./peek.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
-import { forgetRefusalsEverywhere } from "./refusal-cache.ts";
+import { forgetRefusalsEverywhere, recallRefusal } from "./refusal-cache.ts";
+import { firstKey } from "./slot-groups.ts";
 import { renewInRedis, roundTrips } from "./slot-renewals.ts";
 
 export const exactStore: Store = {
   admit,
+  peek,
   refund: refundInRedis,
   refundLater: refundInRedisLater,
   renew: renewInRedis,
@@ -26,6 +30,12 @@ export const exactStore: Store = {
 
 function admit(this: void, check: Check, outcome: Outcome): boolean | undefined {
   return admitTogether([check], outcome);
+}
+
+/** A cached refusal decides here too. */
+function peek(this: void, check: Check, merged: MergedDecision): boolean | undefined {
+  if (recallRefusal(check.policy, firstKey(check), merged)) return false;
+  return peekInRedis(check, 0, merged);
 }
 
 /**

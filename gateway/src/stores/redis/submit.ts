@@ -40,7 +40,10 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
   const pending: PendingCheck = isOne
     ? newPendingCheck(checks, counterOf(policy, key), undefined)
     : newPendingCheck(checks, undefined, callForAll(checks));
-  for (const check of checks) if (check.policy.policy.holdsSlots) pending.mustKeep = true;
+  // Slots live long; and callers of the check API, whose checks have a decision of their own, leave whenever they like.
+  for (const check of checks) {
+    if (check.policy.policy.holdsSlots || check.merged !== undefined) pending.mustKeep = true;
+  }
   pending.limitMs = shortestWaitMs(settings, checks);
   pending.inQueue = pending.mustKeep || pending.limitMs < longestWaitMs(settings.deadlineMs);
   submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
@@ -54,7 +57,12 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
  *
  * @param pending used before: everything about the earlier check is replaced
  */
-export function submitAgain(settings: RedisSettings, pending: PendingCheck, policy: CompiledPolicy, key: string): void {
+export function submitAgain(
+  settings: RedisSettings,
+  pending: PendingCheck,
+  policy: CompiledPolicy,
+  key: string,
+): undefined {
   const limit = policy.limits[0] as CompiledLimit;
   const counter = pending.counter as PendingCounter;
   counter.key = key;
@@ -67,14 +75,12 @@ export function submitAgain(settings: RedisSettings, pending: PendingCheck, poli
   pending.numbers = undefined;
   pending.at = 0;
   pending.failure = undefined;
-  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
+  return submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
 }
 
-function submitMeasured({ overload }: RedisSettings, queue: BatchQueue, pending: PendingCheck): void {
-  if (overload === undefined) {
-    submitTo(queue, pending);
-    return;
-  }
+/** A tail call, as are calls of it: after a wait, LuaJIT interprets the return to each frame. */
+function submitMeasured({ overload }: RedisSettings, queue: BatchQueue, pending: PendingCheck): undefined {
+  if (overload === undefined) return submitTo(queue, pending);
   const beganAtSeconds = stopwatchSeconds();
   const patienceBeganAtSeconds = patienceSeconds();
   submitTo(queue, pending);

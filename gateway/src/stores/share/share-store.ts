@@ -4,12 +4,14 @@
 
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { lastKnownOfLease } from "../lease/leases.ts";
 import { spendUnspent } from "../lease/spend.ts";
 import { chargeDeferredOnNode } from "../node/deferred-charge.ts";
 import { beginShareOnNode } from "../node/node-counters.ts";
 import { admitOnNode, nodeStore, refundNow, refundOnNodeLater } from "../node/node-store.ts";
+import { peekOnNode } from "../node/peek.ts";
 import { noteOwed, noteUncharged, owe, retractOwed } from "../redis/debts.ts";
 import { lastRefusal } from "../redis/refusal-cache.ts";
 import { firstKey } from "../redis/slot-groups.ts";
@@ -19,6 +21,7 @@ import { nodeShare } from "./node-share.ts";
 export const shareStore: Store = {
   ...nodeStore,
   admit,
+  peek,
   refund: (charges) => {
     for (const { owed } of charges) if (owed !== undefined) retractOwed(owed);
     refundNow(charges);
@@ -59,6 +62,14 @@ function admitWithout(check: Check, outcome: Outcome): boolean {
   const owed = redis === undefined ? undefined : oweFor(check);
   outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share", owed });
   return true;
+}
+
+function peek(this: void, check: Check, merged: MergedDecision): boolean {
+  const { policy, keyValues } = check;
+  const { onStoreFailure } = policy.policy;
+  if (onStoreFailure !== "local") return onStoreFailure === "allow";
+  const known = configuredRedis() === undefined ? undefined : lastKnown(check);
+  return peekOnNode(policy, nodeShare(policy), keyValues, known, merged);
 }
 
 /** Returns what Redis is to be charged for a request that goes on without it, unless Redis has charged it meanwhile. */

@@ -1,0 +1,78 @@
+// Callers show this text to renew or release slots, and keep it as it came. It names the counters, and has a name that nobody can guess;
+// the store has noted the rest. Whoever changes the text has a hold that does not exist.
+
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import { holdOf, type PlaceOfHold } from "../charging/named-holds.ts";
+import { pricedPolicy } from "../request/costs.ts";
+import { sha1Hex } from "../request/key-values.ts";
+import { randomBytes } from "../runtime/files.ts";
+import { cjson, strictJson } from "../runtime/lua-modules.ts";
+import type { NamedHold } from "../stores/store.ts";
+import type { Caller } from "./caller-tokens.ts";
+import { isCost, isKeyValue } from "./request-body.ts";
+import { limitsFor, policyFor } from "./requested-policy.ts";
+
+/** As the caller asked for it. */
+export interface HoldTerms {
+  readonly policy: CompiledPolicy;
+  /** In the key's order, not encoded. */
+  readonly values: readonly string[];
+  readonly plan: string | undefined;
+  readonly cost: number;
+  readonly place: PlaceOfHold;
+}
+
+const nameBytes = 16;
+/** The list, and the list of values in it. */
+const json = strictJson(2);
+const placeLetters: Readonly<Record<PlaceOfHold, string>> = { node: "n", share: "s", exact: "r", none: "-" };
+
+/** @returns undefined: the system provides no random numbers */
+export function newHoldName(): string | undefined {
+  const bytes = randomBytes(nameBytes);
+  return bytes === undefined ? undefined : ngx.encode_base64(bytes);
+}
+
+export function holdText(name: string, { policy, values, plan, cost, place }: HoldTerms): string {
+  const terms = [name, `${policy.app}/${policy.name}`, plan ?? false, cost, placeLetters[place], ...values];
+  const [text] = string.gsub(ngx.encode_base64(cjson.encode(terms)), "[+/=]", { "+": "-", "/": "_", "=": "" });
+  return text;
+}
+
+/** Returns the hold of a text; undefined: there is none. Its slots may have been released. */
+export function readHold(
+  caller: Caller,
+  text: string,
+): LuaMultiReturn<[hold: NamedHold | undefined, place: PlaceOfHold | undefined]> {
+  const [base64] = string.gsub(text, "[-_]", { "-": "+", _: "/" });
+  const decoded = ngx.decode_base64(base64 + string.rep("=", (4 - (base64.length % 4)) % 4));
+  if (decoded === undefined) return $multi(undefined, undefined);
+  const [terms] = json.decode<unknown>(decoded);
+  if (!Array.isArray(terms)) return $multi(undefined, undefined);
+  const [name, policyName, plan, cost, letter, ...values] = terms as unknown[];
+  const isPlan = plan === false || typeof plan === "string";
+  if (!isName(name) || typeof policyName !== "string" || !isPlan || !isCost(cost)) {
+    return $multi(undefined, undefined);
+  }
+  for (const value of values) if (!isKeyValue(value)) return $multi(undefined, undefined);
+  const policy = policyFor(caller, policyName);
+  const place = placeFor(letter);
+  if (policy === undefined || place === undefined) return $multi(undefined, undefined);
+  if (values.length !== policy.policy.key.length) return $multi(undefined, undefined);
+  const texts = values as string[];
+  const applied = pricedPolicy(limitsFor(policy, texts, plan === false ? undefined : plan), cost);
+  return $multi(holdOf(applied, encodeKeyValues(texts, texts.length, sha1Hex), place, name), place);
+}
+
+/** As `newHoldName` makes them. */
+function isName(name: unknown): name is string {
+  return typeof name === "string" && string.match(name, "^[%w+/]+==$")[0] !== undefined && name.length === 24;
+}
+
+function placeFor(letter: unknown): PlaceOfHold | undefined {
+  for (const place of ["node", "share", "exact", "none"] as const) {
+    if (placeLetters[place] === letter) return place;
+  }
+  return undefined;
+}

@@ -1,0 +1,23 @@
+// The result of a check as callers get it.
+
+import { never } from "../../../limiter/src/algorithms/decision.ts";
+import { isEndless, retryAfterSeconds, wholeSeconds } from "../../../limiter/src/header-values.ts";
+import type { Outcome } from "./decide.ts";
+
+/**
+ * Returns the members of a JSON object. They are written by hand: none of these texts contains characters that JSON escapes.
+ *
+ * @param app the caller's; of others, the policy is APP/POLICY
+ */
+export function resultOf(app: string, { policy, allowed, reason, merged }: Outcome): string {
+  const name = policy.app === app ? policy.name : `${policy.app}/${policy.name}`;
+  const start = `"policy":"${name}","allowed":${allowed}`;
+  if (reason !== undefined) return `${start},"reason":"${reason}"`;
+  const { decision, delayUs } = merged;
+  const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
+  const retryAfter = allowed ? "0" : retryAfterUs === never ? "null" : `${retryAfterSeconds(decision)}`;
+  const figures = `"limit":${limit},"remaining":${remaining},"retryAfter":${retryAfter}`;
+  const delay = allowed && delayUs > 0 ? `,"delay":${delayUs / 1_000_000}` : "";
+  const resetAfter = isEndless(decision) ? "null" : `${wholeSeconds(resetAfterUs)}`;
+  return `${start},${figures},"resetAfter":${resetAfter}${delay}`;
+}
