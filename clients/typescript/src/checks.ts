@@ -1,0 +1,62 @@
+// A check as callers write it, and its JSON as the gateway reads it: fields in one order, and none that the caller did not give.
+
+import { described } from "./described-value.ts";
+
+export interface Check {
+  /** A policy of the token's app, or `APP/POLICY` of one that another app shares. */
+  readonly policy: string;
+  /** One value for each part of the policy's key. */
+  readonly key: readonly string[];
+  /** Units to charge; if absent, the policy's cost. */
+  readonly cost?: number | undefined;
+  readonly plan?: string | undefined;
+}
+
+export type CheckOptions = Pick<Check, "cost" | "plan">;
+
+export interface AcquireOptions extends CheckOptions {
+  /** 1 to 60,000. */
+  readonly maxWaitMs: number;
+  /** Leaves the line when it aborts. Nothing is charged then, and the call rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface HoldOptions extends CheckOptions {
+  /** 1 to 60,000; if absent, the call does not wait. */
+  readonly maxWaitMs?: number | undefined;
+}
+
+export interface WayToAsk {
+  readonly peek?: boolean;
+  readonly maxWait?: string | undefined;
+}
+
+/**
+ * Returns the check as it is now, whatever becomes of the caller's objects while it is decided.
+ *
+ * @param place before the names of its fields: "checks[1]." for example
+ * @throws TypeError for text that is not valid Unicode: in JSON, two such keys could become one
+ */
+export function copyOf({ policy, key, cost, plan }: Check, place = ""): Check {
+  requireUnicode(`${place}policy`, policy);
+  requireUnicode(`${place}plan`, plan);
+  const values: readonly string[] = Array.isArray(key) ? [...key] : key;
+  if (Array.isArray(values)) for (const [i, value] of values.entries()) requireUnicode(`${place}key[${i}]`, value);
+  return { policy, key: values, cost, plan };
+}
+
+function requireUnicode(name: string, value: unknown): void {
+  if (typeof value !== "string" || value.isWellFormed()) return;
+  throw new TypeError(`${name}: expected text that is valid Unicode, got ${described(value)}`);
+}
+
+/** Returns the check's JSON, with its fields in the order of the contract. */
+export function jsonOf({ policy, key, cost, plan }: Check, { peek, maxWait }: WayToAsk = {}): string {
+  return JSON.stringify({ policy, key, cost, plan, peek, maxWait });
+}
+
+/** Returns the text that the gateway reads, in whole ms. @throws TypeError for a wait that no gateway grants */
+export function maxWaitOf(maxWaitMs: unknown): string {
+  if (typeof maxWaitMs === "number" && maxWaitMs >= 1 && maxWaitMs <= 60_000) return `${Math.floor(maxWaitMs)}ms`;
+  throw new TypeError(`maxWaitMs: expected a number from 1 to 60000, got ${described(maxWaitMs)}`);
+}
