@@ -5,15 +5,17 @@ import { gatewayDist, requireGatewayBuild } from "../launch/gateway-build.ts";
 import { type Nginx, requireNginx } from "../launch/nginx-binary.ts";
 import { fail, SetupError, say } from "../launch/step.mjs";
 import { requireSystemPackages } from "../launch/system-packages.ts";
+import { freePorts } from "../test/fixtures/servers/free-ports.ts";
 import { against } from "./against/main.ts";
 import { readAgainstOptions } from "./against/options.ts";
 import { checkVariant } from "./check.ts";
+import { clients } from "./clients/main.ts";
+import { readClientsOptions } from "./clients/options.ts";
 import { consumers } from "./consumers/main.ts";
 import { readConsumersOptions } from "./consumers/options.ts";
 import { controlPlane } from "./control-plane/main.ts";
 import { readControlPlaneOptions } from "./control-plane/options.ts";
 import { machineCpu } from "./cpu-time.ts";
-import { freePorts } from "./free-ports.ts";
 import { instructions } from "./instructions/main.ts";
 import { readInstructionsOptions } from "./instructions/options.ts";
 import { intake } from "./intake/main.ts";
@@ -28,6 +30,8 @@ import { describeMachine } from "./machine.ts";
 import { combine, measure, type Run, type Slice, sliceSeconds } from "./measure.ts";
 import { neighbour } from "./neighbour/main.ts";
 import { readNeighbourOptions } from "./neighbour/options.ts";
+import { networks } from "./networks/main.ts";
+import { readNetworksOptions } from "./networks/options.ts";
 import { type NginxInstance, type Place, startNginx } from "./nginx.ts";
 import { type Options, readOptions } from "./options.ts";
 import { Processes } from "./processes.ts";
@@ -37,6 +41,8 @@ import { readPutManyOptions } from "./put-many/options.ts";
 import { type Redis, startRedis } from "./redis.ts";
 import { tableOf, writeJson } from "./report.ts";
 import { figuresOf, type Results, resultsOf } from "./results.ts";
+import { rls } from "./rls/main.ts";
+import { readRlsOptions } from "./rls/options.ts";
 import { instances, type Variant } from "./variants.ts";
 
 type Nginxes = ReadonlyMap<Variant["instance"], NginxInstance>;
@@ -195,6 +201,14 @@ function commandFor(name: string | undefined, args: readonly string[]): Command 
     const options = readControlPlaneOptions(args);
     return (started, nginx, luaDir) => controlPlane(started, nginx, luaDir, options);
   }
+  if (name === "networks") {
+    const options = readNetworksOptions(args);
+    return (started) => networks(started, options);
+  }
+  if (name === "clients") {
+    const options = readClientsOptions(args);
+    return () => clients(options);
+  }
   if (name === "consumers") {
     const options = readConsumersOptions(args);
     return (started) => consumers(started, options);
@@ -217,6 +231,13 @@ try {
   }
   if (command === "lists") {
     await lists(readListsOptions(args));
+    process.exit(0);
+  }
+  if (command === "rls") {
+    const options = readRlsOptions(args);
+    await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
+    await requireGatewayBuild();
+    await rls(options);
     process.exit(0);
   }
   const run = commandFor(command, args);

@@ -5,8 +5,8 @@ import { dirname, join } from "node:path";
 import type { Nginx } from "../launch/nginx-binary.ts";
 import { writeGatewayFiles } from "../launch/nginx-config.ts";
 import { readSettings } from "../launch/settings.ts";
+import { freePorts } from "../test/fixtures/servers/free-ports.ts";
 import { childrenOf } from "./cpu-time.ts";
-import { freePorts } from "./free-ports.ts";
 import { untilAnswers } from "./nginx.ts";
 import type { Processes } from "./processes.ts";
 

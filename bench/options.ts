@@ -1,6 +1,6 @@
 // Reads the command line once, and refuses what is unknown or out of range.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { optionsFrom } from "../launch/command-line.ts";
 import { SetupError } from "../launch/step.mjs";
 import { type Variant, variants } from "./variants.ts";
 
@@ -17,10 +17,20 @@ export interface Options {
 
 const usage = `npm run bench -- [--rounds 5] [--seconds 3] [--connections 32] [--only NAME,…] [--json FILE] [--profile NAME]
 NAME is one of ${variants.map(({ name }) => name).join(", ")}`;
+const text = { type: "string" } as const;
+const options = {
+  rounds: text,
+  seconds: text,
+  connections: text,
+  only: text,
+  json: text,
+  profile: text,
+  help: { type: "boolean", short: "h" },
+} as const;
 
 /** @throws SetupError with what was expected and what came */
 export function readOptions(args: readonly string[]): Options {
-  const { values } = parse(args);
+  const values = optionsFrom(args, options, usage);
   if (values.help) {
     process.stdout.write(`${usage}\n`);
     process.exit(0);
@@ -36,26 +46,6 @@ export function readOptions(args: readonly string[]): Options {
     jsonFile: resolve(values.json ?? `${import.meta.dirname}/results/latest.json`),
     profile,
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        rounds: text,
-        seconds: text,
-        connections: text,
-        only: text,
-        json: text,
-        profile: text,
-        help: { type: "boolean", short: "h" },
-      },
-    });
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }
 
 export function integer(name: string, value: string | undefined, fallback: number, max: number): number {

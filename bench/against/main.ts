@@ -2,7 +2,7 @@
 // by up to a third on a shared machine; two slices of a second that follow each other differ by less, and the median of many
 // pairs by a few percent.
 import type { Nginx } from "../../launch/nginx-binary.ts";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { describeMachine } from "../machine.ts";
 import { measure } from "../measure.ts";
 import { type NginxInstance, startNginx } from "../nginx.ts";

@@ -1,7 +1,7 @@
 // Reads the command line of npm run bench -- against.
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { namesAndOptionsFrom } from "../../launch/command-line.ts";
 import { SetupError } from "../../launch/step.mjs";
 import { integer } from "../options.ts";
 import { type Variant, variants } from "../variants.ts";
@@ -21,10 +21,12 @@ export const ourVariants = variants.filter(({ path }) => path === "/sluice");
 
 const usage = `npm run bench -- against DIR [--only NAME,…] [--rounds 5] [--slices 8] [--connections 32]
 DIR is the gateway/dist of another checkout; NAME is one of ${ourVariants.map(({ name }) => name).join(", ")}`;
+const text = { type: "string" } as const;
+const options = { only: text, rounds: text, slices: text, connections: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readAgainstOptions(args: readonly string[]): AgainstOptions {
-  const { values, positionals } = parse(args);
+  const { values, positionals } = namesAndOptionsFrom(args, options, usage);
   return {
     luaDir: buildIn(positionals, usage),
     variants: values.only === undefined ? ourVariants : ourVariantsNamed(values.only.split(",")),
@@ -50,19 +52,6 @@ export function buildIn(positionals: readonly string[], usage: string): string {
 /** @throws SetupError if a name is none of a variant in which Sluice decides */
 export function ourVariantsNamed(names: readonly string[]): readonly Variant[] {
   return names.map(named);
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: { only: text, rounds: text, slices: text, connections: text },
-    });
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }
 
 function named(name: string): Variant {

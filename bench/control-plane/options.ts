@@ -1,6 +1,6 @@
 // Reads the command line of npm run bench -- control-plane.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError } from "../../launch/step.mjs";
 import { integer, integers } from "../options.ts";
 
@@ -28,10 +28,23 @@ export interface ControlPlaneOptions {
 
 const usage = `npm run bench -- control-plane [--only ${parts.join(",")}] [--policies 100,1000,10000] [--gateways 1,200,1000]
   [--fleet-policies 1000,10000] [--edits 200] [--seconds 180] [--rounds 6] [--protocol 2] [--database URL] [--json FILE]`;
+const text = { type: "string" } as const;
+const options = {
+  only: text,
+  policies: text,
+  gateways: text,
+  "fleet-policies": text,
+  edits: text,
+  seconds: text,
+  rounds: text,
+  protocol: text,
+  database: text,
+  json: text,
+};
 
 /** @throws SetupError with what was expected and what came */
 export function readControlPlaneOptions(args: readonly string[]): ControlPlaneOptions {
-  const values = parse(args);
+  const values = optionsFrom(args, options, usage);
   const only = values.only?.split(",") ?? [...parts];
   for (const part of only) {
     if (!parts.includes(part as Part))
@@ -49,25 +62,4 @@ export function readControlPlaneOptions(args: readonly string[]): ControlPlaneOp
     databaseUrl: values.database,
     jsonFile: resolve(values.json ?? `${import.meta.dirname}/../results/control-plane.json`),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    const options = {
-      only: text,
-      policies: text,
-      gateways: text,
-      "fleet-policies": text,
-      edits: text,
-      seconds: text,
-      rounds: text,
-      protocol: text,
-      database: text,
-      json: text,
-    };
-    return parseArgs({ args: [...args], options }).values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }

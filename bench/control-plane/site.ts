@@ -4,7 +4,7 @@ import { Agent } from "node:http";
 import { join } from "node:path";
 import { projectDir } from "../../launch/settings.ts";
 import { ask } from "../../test/fixtures/clients/requests.ts";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { type Memory, memoryOf, seriesOf } from "../measured-gateway.ts";
 import { untilAnswers } from "../nginx.ts";
 import type { Processes, Running } from "../processes.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { projectDir } from "../../launch/settings.ts";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { type Bench, realGateway, untilLoaded } from "./surroundings.ts";
 
 export interface Starts {

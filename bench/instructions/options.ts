@@ -1,6 +1,5 @@
 // Reads the command line of npm run bench -- instructions.
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { namesAndOptionsFrom } from "../../launch/command-line.ts";
 import { buildIn, ourVariants, ourVariantsNamed } from "../against/options.ts";
 import { integer } from "../options.ts";
 import type { Variant } from "../variants.ts";
@@ -18,24 +17,16 @@ const usual = ["node", "node-headers", "cluster"];
 
 const usage = `npm run bench -- instructions DIR [--only NAME,…] [--rounds 3] [--seconds 5]
 DIR is the gateway/dist of another checkout; NAME is one of ${ourVariants.map(({ name }) => name).join(", ")}`;
+const text = { type: "string" } as const;
+const options = { only: text, rounds: text, seconds: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readInstructionsOptions(args: readonly string[]): InstructionsOptions {
-  const { values, positionals } = parse(args);
+  const { values, positionals } = namesAndOptionsFrom(args, options, usage);
   return {
     luaDir: buildIn(positionals, usage),
     variants: ourVariantsNamed(values.only?.split(",") ?? usual),
     rounds: integer("rounds", values.rounds, 3, 100),
     seconds: integer("seconds", values.seconds, 5, 100),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    const options = { only: text, rounds: text, seconds: text };
-    return parseArgs({ args: [...args], allowPositionals: true, options });
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { type Stream, startRequests } from "../light-requests.ts";
 import { describeMachine } from "../machine.ts";
 import { type MeasuredGateway, type Memory, type Stalls, startGateway } from "../measured-gateway.ts";

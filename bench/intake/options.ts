@@ -1,7 +1,6 @@
 // Reads the command line of npm run bench -- intake.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { integer, integers } from "../options.ts";
 
 export interface IntakeOptions {
@@ -16,10 +15,12 @@ export interface IntakeOptions {
 }
 
 const usage = `npm run bench -- intake [--policies 10000,…] [--workers 2] [--pushes 20] [--lua DIR] [--json FILE]`;
+const text = { type: "string" } as const;
+const options = { policies: text, workers: text, pushes: text, lua: text, json: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readIntakeOptions(args: readonly string[]): IntakeOptions {
-  const { policies, workers, pushes, lua, json } = parse(args);
+  const { policies, workers, pushes, lua, json } = optionsFrom(args, options, usage);
   return {
     policies: integers("policies", policies, [10_000], 100_000),
     workers: integer("workers", workers, 2, 64),
@@ -27,16 +28,4 @@ export function readIntakeOptions(args: readonly string[]): IntakeOptions {
     luaDir: lua === undefined ? undefined : resolve(lua),
     jsonFile: resolve(json ?? `${import.meta.dirname}/../results/intake.json`),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({
-      args: [...args],
-      options: { policies: text, workers: text, pushes: text, lua: text, json: text },
-    }).values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }

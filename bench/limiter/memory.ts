@@ -10,7 +10,7 @@ import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
 import { counterPrefix, counterSuffix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { ipPrefix } from "../../limiter/src/key/ip-prefix.ts";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { describeMachine } from "../machine.ts";
 import type { Processes } from "../processes.ts";
 import { startRedis } from "../redis.ts";

@@ -2,7 +2,7 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
-import { freePorts } from "../free-ports.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { untilAnswers } from "../nginx.ts";
 import { snapshotOf } from "../policies.ts";
 import type { Processes } from "../processes.ts";

@@ -1,7 +1,6 @@
 // Reads the command line of `npm run bench -- limiter`, `-- memory` and `-- redis-core`.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { integer } from "../options.ts";
 
 export interface LimiterOptions {
@@ -29,13 +28,9 @@ export function readLimiterOptions(command: LimiterCommand, args: readonly strin
   const about =
     command === "limiter" ? '\nNAME is part of what the table says, as "pure: token-bucket" or "Redis"' : "";
   const usage = `npm run bench -- ${command} ${ownUsage}[--json FILE]${about}`;
-  let values: { rounds?: string; only?: string; lua?: string; json?: string; help?: boolean };
-  try {
-    const options = { json: text, help: { type: "boolean", short: "h" }, ...ownOptions } as const;
-    values = parseArgs({ args: [...args], options }).values as typeof values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
+  const options = { json: text, help: { type: "boolean", short: "h" }, ...ownOptions } as const;
+  type Values = { rounds?: string; only?: string; lua?: string; json?: string; help?: boolean };
+  const values = optionsFrom(args, options, usage) as Values;
   if (values.help) {
     process.stdout.write(`${usage}\n`);
     process.exit(0);

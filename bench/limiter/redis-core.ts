@@ -5,8 +5,8 @@
 import { Redis as Client } from "ioredis";
 import { say } from "../../launch/step.mjs";
 import type { Algorithm } from "../../limiter/src/algorithms/limit.ts";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { cpuUs } from "../cpu-time.ts";
-import { freePorts } from "../free-ports.ts";
 import { describeMachine } from "../machine.ts";
 import type { Processes } from "../processes.ts";
 import { startRedis } from "../redis.ts";

@@ -1,7 +1,6 @@
 // Reads the command line of npm run bench -- lists.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { integer } from "../options.ts";
 
 export interface ListsOptions {
@@ -15,23 +14,16 @@ export interface ListsOptions {
 }
 
 const usage = `npm run bench -- lists [--rows 10000] [--times 50] [--database URL] [--json FILE]`;
+const text = { type: "string" } as const;
+const options = { rows: text, times: text, database: text, json: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readListsOptions(args: readonly string[]): ListsOptions {
-  const { rows, times, database, json } = parse(args);
+  const { rows, times, database, json } = optionsFrom(args, options, usage);
   return {
     rows: integer("rows", rows, 10_000, 1_000_000),
     times: integer("times", times, 50, 10_000),
     databaseUrl: database,
     jsonFile: resolve(json ?? `${import.meta.dirname}/../results/lists.json`),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({ args: [...args], options: { rows: text, times: text, database: text, json: text } }).values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }

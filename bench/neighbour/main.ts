@@ -2,8 +2,8 @@
 import { basename } from "node:path";
 import type { Nginx } from "../../launch/nginx-binary.ts";
 import { say } from "../../launch/step.mjs";
+import { freePorts } from "../../test/fixtures/servers/free-ports.ts";
 import { cpuUs } from "../cpu-time.ts";
-import { freePorts } from "../free-ports.ts";
 import { describeMachine } from "../machine.ts";
 import type { Processes } from "../processes.ts";
 import { startRedis } from "../redis.ts";

@@ -1,7 +1,6 @@
 // Reads the command line of npm run bench -- neighbour.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { integer } from "../options.ts";
 
 export interface NeighbourOptions {
@@ -13,23 +12,16 @@ export interface NeighbourOptions {
 }
 
 const usage = "npm run bench -- neighbour [--rounds 7] [--slices 5] [--lua DIR,…] [--json FILE]";
+const text = { type: "string" } as const;
+const options = { rounds: text, slices: text, lua: text, json: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readNeighbourOptions(args: readonly string[]): NeighbourOptions {
-  const { rounds, slices, lua, json } = parse(args);
+  const { rounds, slices, lua, json } = optionsFrom(args, options, usage);
   return {
     rounds: integer("rounds", rounds, 7, 1000),
     slices: integer("slices", slices, 5, 100),
     luaDirs: lua === undefined ? [] : lua.split(",").map((directory) => resolve(directory)),
     jsonFile: resolve(json ?? `${import.meta.dirname}/../results/neighbour.json`),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({ args: [...args], options: { rounds: text, slices: text, lua: text, json: text } }).values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }

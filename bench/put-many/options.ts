@@ -1,7 +1,6 @@
 // Reads the command line of npm run bench -- put-many.
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { SetupError } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { integer } from "../options.ts";
 
 export interface PutManyOptions {
@@ -14,23 +13,16 @@ export interface PutManyOptions {
 }
 
 const usage = `npm run bench -- put-many [--policies 10000] [--times 5] [--database URL] [--json FILE]`;
+const text = { type: "string" } as const;
+const options = { policies: text, times: text, database: text, json: text };
 
 /** @throws SetupError with what was expected and what came */
 export function readPutManyOptions(args: readonly string[]): PutManyOptions {
-  const { policies, times, database, json } = parse(args);
+  const { policies, times, database, json } = optionsFrom(args, options, usage);
   return {
     policies: integer("policies", policies, 10_000, 100_000),
     times: integer("times", times, 5, 1_000),
     databaseUrl: database,
     jsonFile: resolve(json ?? `${import.meta.dirname}/../results/put-many.json`),
   };
-}
-
-function parse(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  try {
-    return parseArgs({ args: [...args], options: { policies: text, times: text, database: text, json: text } }).values;
-  } catch (error) {
-    throw new SetupError(`${(error as Error).message}\n${usage}`);
-  }
 }
