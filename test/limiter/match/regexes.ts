@@ -1,10 +1,31 @@
 // Random regular expressions of the subset, in a spelling that means the same in JavaScript with the flags "s" and "u", and
 // random paths that come near to matching.
 
+import vm from "node:vm";
 import fc from "fast-check";
 
 /** Compiles the expression with JavaScript's own engine, by the flags with which it means the same. */
 export const inJavaScript = (regex: string) => new RegExp(regex, "su");
+
+const longestMs = 1_000;
+const context = vm.createContext({});
+const script = new vm.Script("paths.map((path) => expression.test(path))");
+
+/**
+ * Says for each path whether the expression matches in JavaScript.
+ *
+ * @returns undefined if that takes longer than a second: JavaScript's engine tries all ways of matching one after the other, so that a
+ *   random expression such as (((a|a)*)*)*b now and then keeps it busy for minutes
+ */
+export function matchesInJavaScript(expression: string, paths: readonly string[]): boolean[] | undefined {
+  Object.assign(context, { expression: inJavaScript(expression), paths });
+  try {
+    return [...script.runInContext(context, { timeout: longestMs })];
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ERR_SCRIPT_EXECUTION_TIMEOUT") return undefined;
+    throw error;
+  }
+}
 
 const single = fc.constantFrom("a", "b", "c", "/", "1", "_", "é", "日", "😀", "\\.", "\\n", "\\t", "\\*");
 const escaped = fc.constantFrom("\\d", "\\D", "\\w", "\\W");
