@@ -1,5 +1,6 @@
-# One image for each part: docker build --target control-plane | gateway | upstream. All run as the user node (uid 1000),
-# so that the control plane and the gateways can share the file with the gateway token.
+# One image for each part: docker build --target control-plane | gateway | upstream, and example-setup, -go, -java or -node. All
+# run as the user node (uid 1000), so that the control plane and the gateways can share the file with the gateway token, and the
+# examples that with their caller token.
 
 # By exact version, the one that package-lock.json has for everybody else. A digest is stricter still; your registry tells it
 # (docker buildx imagetools inspect NAME), and --build-arg NODE_IMAGE=node@sha256:… takes it.
@@ -12,6 +13,8 @@ COPY limiter/package.json limiter/
 COPY gateway/package.json gateway/
 COPY control-plane/package.json control-plane/
 COPY console/package.json console/
+COPY clients/typescript/package.json clients/typescript/
+COPY rls/package.json rls/
 
 # What is optional is Node, which this image has, and native parts of tools that build nothing here.
 FROM dependencies AS build
@@ -58,6 +61,55 @@ USER node
 EXPOSE 8081
 VOLUME ["/data", "/shared"]
 CMD ["node", "launch/control-plane.ts"]
+
+FROM runtime AS example-setup
+RUN install -d -o node -g node -m 0700 /example-token
+ENV SLUICE_TOKEN_FILE=/example-token/token
+COPY examples/setup.ts examples/sms-vendor.json examples/
+USER node
+VOLUME /example-token
+CMD ["node", "examples/setup.ts"]
+
+FROM ${NODE_IMAGE} AS example
+RUN install -d -o node -g node -m 0700 /example-token
+ENV SLUICE_TOKEN_FILE=/example-token/token
+WORKDIR /example
+
+FROM ${NODE_IMAGE} AS build-example-go
+RUN apt-get update && apt-get install -y --no-install-recommends golang-go && rm -rf /var/lib/apt/lists/*
+WORKDIR /sluice
+COPY clients/go clients/go
+COPY examples/go examples/go
+RUN cd examples/go && CGO_ENABLED=0 go build -o /service .
+
+FROM example AS example-go
+COPY --from=build-example-go /service ./
+USER node
+CMD ["./service"]
+
+FROM ${NODE_IMAGE} AS build-example-java
+RUN apt-get update && apt-get install -y --no-install-recommends default-jdk-headless && rm -rf /var/lib/apt/lists/*
+WORKDIR /sluice
+COPY clients/java/src/main/java clients/java/src/main/java
+COPY examples/java examples/java
+RUN javac -encoding UTF-8 -d /classes $(find clients/java/src/main/java -name '*.java') examples/java/Service.java
+
+FROM example AS example-java
+RUN apt-get update && apt-get install -y --no-install-recommends default-jre-headless && rm -rf /var/lib/apt/lists/*
+COPY --from=build-example-java /classes classes
+USER node
+CMD ["java", "-cp", "classes", "Service"]
+
+FROM build AS build-example-node
+COPY clients/typescript clients/typescript
+RUN npm run build --workspace sluice-client
+
+FROM example AS example-node
+COPY clients/typescript/package.json node_modules/sluice-client/
+COPY --from=build-example-node /sluice/clients/typescript/dist node_modules/sluice-client/dist
+COPY examples/node/service.mjs ./
+USER node
+CMD ["node", "service.mjs"]
 
 FROM runtime AS gateway
 RUN apt-get update \

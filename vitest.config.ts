@@ -1,7 +1,7 @@
-// Three kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
+// Four kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
 // the system mostly wait, and have time: three files at once, each with servers of its own. Among them are those of databases:
-// some of the system's again, each on a server for all files. Those that measure start the
-// whole system and count what happens within a second, or measure how long something took: one file at a time.
+// some of the system's again, each on a server for all files. Those of the clients build them and ask by them. Those that measure
+// start the whole system and count what happens within a second, or measure how long something took: one file at a time.
 //
 // Files of a kind share processes: to start one and to load the control plane into it takes longer than most files do. A file
 // therefore leaves nothing changed that is not its own.
@@ -34,6 +34,9 @@ const longest = [
   "e2e/response-bytes",
   "e2e/edited-under-load",
   "e2e/several-control-planes",
+  "clients/outages",
+  "clients/worked-cases",
+  "rls/exactness",
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -48,7 +51,7 @@ class LongestFirst extends BaseSequencer {
 process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/node");
 
 const setupFiles = ["test/fixtures/end-with-vitest.ts"];
-const ofTheSystem = { testTimeout: 120_000, hookTimeout: 120_000, setupFiles, isolate: false };
+const ofTheSystem = { testTimeout: 300_000, hookTimeout: 300_000, setupFiles, isolate: false };
 const threeAtOnce = {
   // Each takes a quarter to two thirds of a processor, so three take two processors.
   maxWorkers: Math.max(3, Math.ceil(1.5 * availableParallelism())),
@@ -95,12 +98,22 @@ export default defineConfig({
         },
       })),
       {
+        // They compile Go and Java and ask as fast as they can, beside which the others would have too little of the processors.
+        test: {
+          ...ofTheSystem,
+          name: "clients",
+          include: ["test/{clients,rls}/**/*.test.ts"],
+          maxWorkers: Math.max(2, availableParallelism()),
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
         test: {
           ...ofTheSystem,
           name: "measured",
           include: ["test/e2e/measured/*.test.ts"],
           fileParallelism: false,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

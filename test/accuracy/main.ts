@@ -3,9 +3,10 @@
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { figure } from "../fixtures/measures/fact.ts";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import { type FleetRun, fleetSizes, runFleet, vendorCase } from "./fleet-run.ts";
 import { inWords, measured, overload } from "./policies.ts";
 

@@ -168,6 +168,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/activity": [],
   "control-plane/src/errors": ["control-plane/src/bounds"],
   "control-plane/src/bodies": ["control-plane/src/errors"],
+  "control-plane/src/networks": ["control-plane/src/errors"],
   "control-plane/src/library": ["control-plane/src/bodies", "control-plane/src/templates"],
   "control-plane/src/redis": [],
   "control-plane/src/rights": [],
@@ -188,6 +189,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/bounds",
     "control-plane/src/configuration.ts",
     "control-plane/src/errors",
+    "control-plane/src/networks",
     "control-plane/src/rights",
     "control-plane/src/storage/engines",
     "control-plane/src/templates",
@@ -200,6 +202,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/openid": ["control-plane/src/configuration.ts", "control-plane/src/errors"],
   "control-plane/src/push": [
     "control-plane/src/activity",
+    "control-plane/src/networks",
     "control-plane/src/storage",
     "control-plane/src/templates",
     "control-plane/src/zones",
@@ -252,6 +255,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/errors",
     "control-plane/src/history",
     "control-plane/src/library",
+    "control-plane/src/networks",
     "control-plane/src/openid",
     "control-plane/src/plugins",
     "control-plane/src/policies",
@@ -290,6 +294,10 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "console/src/main.tsx": ["console/src/app"],
   "console/build": [],
   "console/vite.config.ts": [],
+
+  // rls: Envoy's rate limit service, which asks a gateway by the client for TypeScript.
+  "rls/src": ["clients/typescript/src"],
+  "clients/typescript/src": [],
 
   // What npm's commands run. It starts the parts and imports neither.
   launch: [],

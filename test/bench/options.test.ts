@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { readControlPlaneOptions } from "../../bench/control-plane/options.ts";
 import { readIntakeOptions } from "../../bench/intake/options.ts";
 import { readPutManyOptions } from "../../bench/put-many/options.ts";
+import { readRlsOptions } from "../../bench/rls/options.ts";
 import { percentile } from "../../bench/statistics.ts";
 
 describe("bench -- control-plane", () => {
@@ -68,6 +69,14 @@ describe("bench -- put-many", () => {
     });
     expect(() => readPutManyOptions(["--times", "0"])).toThrow('--times: expected an integer 1…1000, got "0"');
     expect(() => readPutManyOptions(["--rows", "1"])).toThrow("Unknown option '--rows'");
+  });
+});
+
+describe("bench -- rls", () => {
+  it("takes rounds and seconds, and refuses what it does not know", () => {
+    expect(readRlsOptions(["--rounds", "2"])).toMatchObject({ rounds: 2, seconds: 3 });
+    expect(() => readRlsOptions(["--seconds", "0"])).toThrow('--seconds: expected an integer 1…600, got "0"');
+    expect(() => readRlsOptions(["--callers", "1"])).toThrow("Unknown option '--callers'");
   });
 });
 

@@ -214,9 +214,11 @@ it("says what a policy would do before it is stored, beside what is in force, an
       .textContent();
     return Number(/(\d+) admitted/.exec(text ?? "")?.[1]);
   };
-  await expect.poll(() => admitted("This draft")).toBe(100);
+  // A forecast of 90,000 requests takes a slow machine a second.
+  const patient = { timeout: 10_000 };
+  await expect.poll(() => admitted("This draft"), patient).toBe(100);
   await page.getByLabel("Quota").fill("250");
-  await expect.poll(() => admitted("This draft")).toBe(250);
+  await expect.poll(() => admitted("This draft"), patient).toBe(250);
   expect(await admitted("In force now")).toBe(100);
   // Each of these gives up the forecast before it, which takes longer than the pause between them.
   await panel.getByLabel("Requests per second").fill("1500");
@@ -224,10 +226,10 @@ it("says what a policy would do before it is stored, beside what is in force, an
     await page.getByLabel("Quota").fill(quota);
     await page.waitForTimeout(150);
   }
-  await expect.poll(() => admitted("This draft")).toBe(450);
+  await expect.poll(() => admitted("This draft"), patient).toBe(450);
   expect(page.workers()).toHaveLength(1);
   await page.getByLabel("Quota").fill("250");
-  await expect.poll(() => admitted("This draft")).toBe(250);
+  await expect.poll(() => admitted("This draft"), patient).toBe(250);
   await panel.getByText("HTTP/1.1 429").waitFor();
   await panel.getByText('RateLimit: "default";r=249').waitFor();
   await panel.getByLabel("Traffic").selectOption("drawn");

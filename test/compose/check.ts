@@ -7,12 +7,12 @@
 // programs beside each run that only use the processor. COMPOSE: the command for the running project; default `docker compose`.
 
 import { table } from "../../bench/report.ts";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { fail, SetupError, say } from "../../launch/step.mjs";
 import { BusyLoops } from "../fixtures/clients/busy-loops.ts";
 import { askAsCrowd, type CrowdAnswer, percentileOf } from "../fixtures/clients/crowd.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { failuresInWords, type GatewayCounts } from "../fixtures/measures/gateway-counts.ts";
-import { optionsFrom } from "../fixtures/measures/trial.ts";
 import { countsOfContainers, restartGateways } from "./containers.ts";
 
 const controlUrl = "http://127.0.0.1:8081";

@@ -1,4 +1,4 @@
-// Restarts the gateways of docker-compose.yml and reads their metrics, by the command in COMPOSE.
+// Restarts the gateways of docker-compose.yml, reads their metrics, and reads logs, by the command in COMPOSE.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -66,6 +66,16 @@ export async function countsOfContainers(policy: string, decisions: number): Pro
     }
     if (sum.decisions >= decisions) return sum;
     if (Date.now() > giveUpAt) return undefined;
+  }
+}
+
+/** @returns the last so many lines of a service of the profile `examples`. @throws SetupError with what the command printed */
+export async function logsOf(service: string, lines: number): Promise<string> {
+  const args = ["--profile", "examples", "logs", "--no-color", "--no-log-prefix", `--tail=${lines}`, service];
+  try {
+    return await compose(...args);
+  } catch (error) {
+    throw new SetupError(`expected the log of ${service}, got: ${(error as Error).message.trimEnd()}`);
   }
 }
 

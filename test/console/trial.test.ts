@@ -1,6 +1,7 @@
 // A request that somebody makes up: how it is read, and written as a command. test/e2e/trial.test.ts compares the decisions with a gateway.
 
 import { execFileSync } from "node:child_process";
+import { blocksOf } from "@sluice/limiter/key/address-ranges.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { curlOf } from "../../console/src/trial/curl.ts";
@@ -90,23 +91,52 @@ it("the exemptions of its app and of app default hold too, for the parts that th
     key: ["header:x-user"],
     limits: [{ algorithm: "fixed-window", quota: 5, window: "1h" }],
   };
-  const ofApps = [
-    {
-      keys: [
-        { part: "header:X-User", pattern: "health-*" },
-        { part: "path", pattern: "*" },
-      ],
-    },
-    { cidrs: ["10.0.0.0/8"] },
+  const keys = [
+    { part: "header:X-User", pattern: "health-*" },
+    { part: "path", pattern: "*" },
   ];
+  const around = {
+    app: "crm",
+    ofApps: [
+      { app: "crm", exempt: { keys } },
+      { app: "default", exempt: { cidrs: ["10.0.0.0/8"] } },
+    ],
+    lists: {},
+  };
   const by = (user: string, address: string) =>
     tryPolicy(
       document,
       { method: "GET", host: "", target: "/", address, headers: [{ name: "x-user", value: user }], body: "" },
       0,
-      ofApps,
+      around,
     );
   expect(by("ann", "::1")).toMatchObject({ outcome: "counts" });
   expect(by("health-1", "::1")).toMatchObject({ outcome: "passed-by", why: "exempt-key" });
   expect(by("ann", "10.1.2.3")).toMatchObject({ outcome: "passed-by", why: "exempt-address" });
+});
+
+it("a reference leads to the list of the app, else to that of app default", () => {
+  const document = {
+    name: "books",
+    exempt: { cidrs: ["@office", "@monitors"] },
+    limits: [{ algorithm: "fixed-window", quota: 5, window: "1h" }],
+  };
+  const around = {
+    app: "crm",
+    ofApps: [{ app: "default", exempt: { cidrs: ["@office"] } }],
+    lists: {
+      "crm:office": blocksOf(["10.1.0.0/16"]),
+      "default:office": blocksOf(["10.2.0.0/16"]),
+      "default:monitors": blocksOf(["10.3.0.0/16"]),
+      "other:monitors": blocksOf(["10.4.0.0/16"]),
+    },
+  };
+  const outcome = (address: string) =>
+    tryPolicy(document, { method: "GET", host: "", target: "/", address, headers: [], body: "" }, 0, around)?.outcome;
+  expect(["10.1.0.1", "10.2.0.1", "10.3.0.1", "10.4.0.1"].map(outcome)).toEqual([
+    "passed-by",
+    "passed-by",
+    "passed-by",
+    "counts",
+  ]);
 });

@@ -10,7 +10,8 @@ import type { Random } from "./random.ts";
 const apps = ["default", "shop", "sms", "old"];
 const templateNames = ["polite", "plain"];
 const zones = ["UTC", "Europe/Berlin", "Asia/Shanghai", "Asia/Chungking"];
-const cidrs = ["192.0.2.0/24", "192.0.2.7/32", "2001:db8::/32", "198.51.100.0/25"];
+const cidrs = ["192.0.2.0/24", "192.0.2.7/32", "2001:db8::/32", "198.51.100.0/25", "@office", "@crawlers"];
+const listNames = ["office", "crawlers"];
 const hosts = ["a.example", "b.example", "*.example", "*.b.example", "c.example"];
 const paths = ["/x", "/y", "/x/*", "/x/y/*", "/*", "~^/v[0-9]+$"];
 
@@ -23,6 +24,7 @@ interface Noted {
   templates: Set<string>;
   apps: Set<string>;
   appsDeleted: Set<string>;
+  networkLists: Set<string>;
   bans: Set<string>;
   callersOf: Set<string>;
 }
@@ -43,6 +45,8 @@ export class World {
   readonly #policies = new Map<string, { app: string; name: string; document: string }>();
   readonly #templates = new Map<string, Map<string, Record<string, unknown>>>(apps.map((app) => [app, new Map()]));
   readonly #apps = new Map<string, Pick<App, "realm" | "exempt">>();
+  /** By app and name: the ranges, as JSON. */
+  readonly #networkLists = new Map<string, string>();
   readonly #bans = new Map<string, SnapshotBan>();
   readonly #callers = new Map<string, SnapshotCaller>();
   /** What each revision changed, for control planes that read only now and then. */
@@ -69,6 +73,7 @@ export class World {
       templates: new Set(),
       apps: new Set(),
       appsDeleted: new Set(),
+      networkLists: new Set(),
       bans: new Set(),
       callersOf: new Set(),
     };
@@ -100,6 +105,7 @@ export class World {
       templates: [...this.#templates].flatMap(([app, templates]) =>
         [...templates].map(([name, document]) => ({ app, name, document: JSON.stringify(document) })),
       ),
+      networkLists: [...this.#networkLists].map(([key, ranges]) => ({ ...splitKey(key), ranges })),
       bans: [...this.#bans.values()],
       callers: [...this.#callers.values()],
     };
@@ -131,6 +137,10 @@ export class World {
         const wasDeleted = noted.some((one) => one.appsDeleted.has(name));
         return { name, app: settings === undefined ? undefined : appOf(name, settings), wasDeleted };
       }),
+      networkLists: [...all("networkLists")].map((key) => ({
+        ...splitKey(key),
+        ranges: this.#networkLists.get(key),
+      })),
       bans: [...all("bans")].map((id) => ({ id, ban: this.#bans.get(id) })),
       callers: [...all("callersOf")].map((app) => ({
         app,
@@ -142,8 +152,9 @@ export class World {
 
   #editOne(noted: Noted): void {
     const app = this.#random.of(apps);
-    const kind = this.#random.below(20);
-    if (kind < 9) this.#putPolicy(app, noted);
+    const kind = this.#random.below(22);
+    if (kind > 19) this.#putNetworks(app, noted);
+    else if (kind < 9) this.#putPolicy(app, noted);
     else if (kind < 12) this.#deletePolicy(app, this.#random.of(this.#names), noted);
     else if (kind < 14) this.#putBan(app, noted);
     else if (kind === 14) this.#deleteBan(noted);
@@ -182,6 +193,24 @@ export class World {
     this.#bans.set(id, ban);
     noted.bans.add(id);
     this.#appear(app, noted);
+  }
+
+  /** Lists of some blocks, of which some stay as they are. */
+  #putNetworks(app: string, noted: Noted): void {
+    const key = `${app}:${this.#random.of(listNames)}`;
+    noted.networkLists.add(key);
+    if (this.#random.below(4) === 0) {
+      this.#networkLists.delete(key);
+      return;
+    }
+    const some = (digits: number) => {
+      const count = this.#random.below(700);
+      const all = Array.from({ length: count }, (_, i) =>
+        (i * 5 + (i % 97 === 0 ? this.#random.below(3) : 0)).toString(16),
+      );
+      return all.map((one) => `${one.padStart(digits, "0")}${one.padStart(digits, "0")}`).join("");
+    };
+    this.#networkLists.set(key, JSON.stringify({ v4: some(8), v6: this.#random.below(3) === 0 ? some(32) : "" }));
   }
 
   #deleteBan(noted: Noted): void {
@@ -226,7 +255,7 @@ export class World {
   #setApp(app: string, realm: AppRealm): void {
     const exempt = this.#random.of([
       undefined,
-      { cidrs: ["192.0.2.0/24"] },
+      { cidrs: ["192.0.2.0/24", "@office"] },
       { cidrs: ["2001:db8::/32"], keys: [{ part: "header:x-user", pattern: "u1" }] },
     ]);
     this.#apps.set(app, { realm, exempt });
@@ -235,7 +264,8 @@ export class World {
   #putCaller(app: string, noted: Noted): void {
     const sha256 = (this.#ids++).toString(16).padStart(64, "0");
     const expires = this.#random.below(2) === 0 ? {} : { expiresAtSeconds: this.#random.of(untilSeconds) };
-    this.#callers.set(sha256, { app, sha256, ...expires });
+    const named = this.#random.below(2) === 0 ? {} : { name: `caller "${this.#random.below(100)}"` };
+    this.#callers.set(sha256, { app, sha256, ...named, ...expires });
     noted.callersOf.add(app);
     this.#appear(app, noted);
   }
@@ -287,4 +317,9 @@ function keyOf(app: string, name: string): string {
 
 function appOf(name: string, settings: Pick<App, "realm" | "exempt">): App {
   return { name, createdAtMs: 0, revision: 0, bounds: undefined, ...settings };
+}
+
+function splitKey(key: string): { app: string; name: string } {
+  const [app = "", name = ""] = key.split(":");
+  return { app, name };
 }

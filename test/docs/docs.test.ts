@@ -51,7 +51,7 @@ it("docs/policies.md's examples are policies, or limits of one", async () => {
   const examples = [...withoutRecipes(read("docs/policies.md")).matchAll(/```yaml\n(.*?)```/gs)].map(
     ([, example]) => example as string,
   );
-  expect(examples).toHaveLength(13);
+  expect(examples).toHaveLength(14);
   for (const example of examples) {
     expect(validatePolicy({ name: "example", ...parse(example) }).problems, example).toEqual([]);
   }
@@ -102,7 +102,7 @@ const namesFile = "launch/setting-names.ts";
 
 it("docs/operations.md and the launcher's list have every SLUICE_ variable that the code reads, and no other", () => {
   const code =
-    globSync("{launch,gateway/src,control-plane/src}/**/*.{ts,mjs}", { cwd: project })
+    globSync("{launch,gateway/src,control-plane/src,rls/src}/**/*.{ts,mjs}", { cwd: project })
       .filter((path) => path !== namesFile)
       .map(read)
       .join("\n") + read("nginx.conf");
@@ -113,6 +113,7 @@ it("docs/operations.md and the launcher's list have every SLUICE_ variable that 
     "SLUICE_GATEWAY_DIR",
     "SLUICE_RESOLVER",
     "SLUICE_TRUST",
+    "SLUICE_CHECK_LISTEN",
     "SLUICE_UPSTREAM_ADDRESS",
   ];
   const used = new Set([...code.matchAll(/\bSLUICE_[A-Z0-9_]*[A-Z0-9]\b/g)].map(([name]) => name));
@@ -141,6 +142,7 @@ it("docs/dependencies.md has a line for every dependency, and no other", () => {
     "control-plane/package.json",
     "gateway/package.json",
     "limiter/package.json",
+    "rls/package.json",
     "test/mutation/package.json",
   ];
   const inUse = manifests.flatMap((manifest) => {
@@ -158,7 +160,7 @@ it("docs/dependencies.md has a line for every Debian package, and no other", () 
 });
 
 describe("links in the docs", () => {
-  const pages = globSync("{{README,CHANGELOG,CONTRIBUTING,SECURITY}.md,{docs,bench}/*.md}", { cwd: project });
+  const pages = globSync("{{README,CHANGELOG,CONTRIBUTING,SECURITY}.md,{docs,bench,examples}/*.md}", { cwd: project });
   const links = pages.flatMap((page) =>
     [...read(page).matchAll(/\]\(([^)#:]*)(?:#([^)]*))?\)/g)].map(([link, target, anchor]) => ({
       path: target === "" ? page : join(dirname(page), target as string),
@@ -219,7 +221,7 @@ describe("rights in Redis", () => {
 describe("words that Sluice no longer uses", () => {
   const retired =
     /\b(verdicts?|outspeaks?|receipts?|(?:give[ns]?|gave) back|giveBack\w*|lanes?|asking[- ]around|settlements?|tally|tallies|upkeep|errands?|judge[sd]?|judge?ments?|judging|ask-first)\b/i;
-  const files = globSync("{limiter,gateway,control-plane,launch,test,bench,docs}/**/*.{ts,mjs,lua,md,json}", {
+  const files = globSync("{limiter,gateway,control-plane,rls,launch,test,bench,docs}/**/*.{ts,mjs,lua,md,json}", {
     cwd: project,
     exclude: (name) => /node_modules|^dist$|results|package-lock|docs\.test\.ts$|^vectors$/.test(name),
   }).concat([

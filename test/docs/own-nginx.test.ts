@@ -11,6 +11,7 @@ const read = (path: string) => readFileSync(join(project, path), "utf8");
 /** Placeholders in nginx.conf for directives that differ between machines, with an example of each. */
 const filledIn: Record<string, string> = {
   SLUICE_MODULES: "load_module x;",
+  SLUICE_CHECK_LISTEN: "listen x;",
   SLUICE_USER: "user x;",
   SLUICE_RESOLVER: "resolver x;",
   SLUICE_TRUST: "lua_ssl_trusted_certificate x;",
@@ -122,8 +123,8 @@ describe("what the page shows", () => {
   });
 
   it("has the private listener's locations word for word", () => {
-    const [, locations = ""] = /(location = \/sluice\/metrics \{.*)\}\s*\}\s*$/s.exec(config) ?? [];
-    expect(locations).toContain("sluice.auth()");
+    const [, locations = ""] = /(location = \/sluice\/metrics \{.*?)\}\s*# <check>/s.exec(config) ?? [];
+    expect(locations).toContain("sluice.api()");
     expect(unspaced(sluice)).toContain(unspaced(locations).trim());
   });
 });

@@ -355,6 +355,54 @@ it("decides checks of both scopes together, and refunds in both", async () => {
   expect([await left("seven-node", ["both"]), await left("seven-cluster", ["both"])]).toEqual([5, 5]);
 });
 
+describe("checks that are decided each by itself", () => {
+  const each = async (checks: object[]) =>
+    JSON.parse((await post(gateway.privateUrl, shop, JSON.stringify({ allOrNone: false, checks }))).body);
+
+  it("stay charged if they are allowed, whatever the others hear, in both scopes", async () => {
+    const checks = scopes.flatMap((scope) => [
+      { policy: `seven-${scope}`, key: ["each"], cost: 5 },
+      { policy: `seven-${scope}`, key: ["each"], cost: 5 },
+      { policy: `seven-${scope}`, key: ["each-too"] },
+      { policy: `off-${scope}`, key: ["each"] },
+    ]);
+    const { allowed, results } = await each(checks);
+    expect(allowed).toBe(false);
+    expect(
+      results.map((result: { allowed: boolean; remaining?: number }) => [result.allowed, result.remaining]),
+    ).toEqual(
+      scopes.flatMap(() => [
+        [true, 2],
+        [false, 2],
+        [true, 6],
+        [true, undefined],
+      ]),
+    );
+    for (const scope of scopes) expect(await left(`seven-${scope}`, ["each"])).toBe(2);
+  });
+
+  it("are a hundred that Redis decides by few calls", async () => {
+    const calls = async () =>
+      Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(String(await redis.command("INFO", "commandstats")))?.[1] ?? 0);
+    const before = await calls();
+    const { allowed, results } = await each(
+      Array.from({ length: 100 }, (_, i) => ({ policy: "seven-cluster", key: [`by-itself-${i % 50}`], cost: 4 })),
+    );
+    expect([allowed, results.filter((result: { allowed: boolean }) => result.allowed).length]).toEqual([false, 50]);
+    expect((await calls()) - before).toBeLessThan(20);
+    expect(await left("seven-cluster", ["by-itself-7"])).toBe(3);
+  });
+
+  it("are asked for by true or false", async () => {
+    const { body } = await post(
+      gateway.privateUrl,
+      shop,
+      '{"allOrNone":1,"checks":[{"policy":"other-node","key":["a"]}]}',
+    );
+    expect(JSON.parse(body).errors).toEqual([{ path: "allOrNone", expected: "true or false", got: "1" }]);
+  });
+});
+
 it("charges and refunds a thousand limits at once, and refuses more", async () => {
   const hundred = (name: string, last: object) =>
     Array.from({ length: 100 }, (_, i) => (i < 99 ? { policy: name, key: [`${i}`] } : last));

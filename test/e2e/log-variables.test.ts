@@ -231,7 +231,7 @@ it("says that Redis did not decide by choice, because it is overloaded", async (
     env: { SLUICE_REDIS_URL: proxy.url, SLUICE_OVERLOAD_REDIS_P99_MS: "10" },
     edit: (config) =>
       config
-        .replace("access_log off;", `${declarations}\n${logFormat}`)
+        .replace("access_log off;", `${declarations}\n${logFormat}\naccess_log off;`)
         .replace("log_by_lua_block", "access_log all.log sluice;\nlog_by_lua_block"),
   });
   const lines = () => readFileSync(join(slow.directory, "all.log"), "utf8").trim().split("\n");

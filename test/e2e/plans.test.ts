@@ -99,6 +99,27 @@ describe.each(["node", "cluster"])("buckets of scope %s that fill in different t
   });
 });
 
+describe.each(["node", "cluster"])("the counters of a consumer with limits of its own, of scope %s", (scope) => {
+  it("are read, topped up and reset by these limits", async () => {
+    const name = `own-${scope}`;
+    await system.put(document(name, { scope, planBy: "consumer", plans: { free: [daily(3)], pro: [daily(8)] } }));
+    const own = { plan: "pro", overrides: { [name]: [daily(5)] } };
+    await system.api("PUT", "/apps/default/consumers/jan?wait=5s", own);
+    expect(await statuses(`/${name}`, "jan", Array(6).fill(undefined))).toEqual([200, 200, 200, 200, 200, 429]);
+    const limitsOf = async (method: string, path: string, body?: object) => {
+      const answer = JSON.parse((await system.api(method, `/apps/default/counters${path}`, body)).body);
+      return answer.limits ?? answer.gateways[0].limits;
+    };
+    const query = `?policy=${name}&key=jan`;
+    expect(await limitsOf("GET", query)).toMatchObject([{ name: "daily", limit: 5, remaining: 0 }]);
+    expect(await limitsOf("GET", `${query}&plan=pro`)).toMatchObject([{ limit: 8, remaining: 3 }]);
+    const added = await limitsOf("POST", "", { policy: name, key: ["jan"], units: 2 });
+    expect(added).toMatchObject([{ limit: 5, remaining: 2 }]);
+    expect(await statuses(`/${name}`, "jan", Array(3).fill(undefined))).toEqual([200, 200, 429]);
+    expect(await limitsOf("DELETE", query)).toMatchObject([{ limit: 5, remaining: 5 }]);
+  });
+});
+
 describe("the check API and the counters of a policy with plans", () => {
   const policy = {
     name: "sms",

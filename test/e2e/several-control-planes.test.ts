@@ -264,7 +264,8 @@ describe("a gateway with several control planes", () => {
 
     const willing = await new Plane(closedPort, {}).start();
     planes.push(willing);
-    await until("it is connected", 10_000, async () => (await willing.gatewaysHere()) === 1);
+    // The pauses between its attempts have grown meanwhile.
+    await until("it is connected", 30_000, async () => (await willing.gatewaysHere()) === 1);
     expect(gateway.log).toContain(`connected to the control plane at ${willing.url.replace("http", "ws")}`);
   });
 

@@ -3,10 +3,11 @@
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
+import { namesAndOptionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { figure } from "../fixtures/measures/fact.ts";
 import { failuresInWords, sumOfCounts } from "../fixtures/measures/gateway-counts.ts";
-import { namesAndOptionsFrom, type Outcome, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import { type Account, inWords, latencyOf } from "./account.ts";
 import { playCrowds, workers } from "./crowds.ts";
 import { playBgsave } from "./during-bgsave.ts";

@@ -2,8 +2,9 @@
 // the expectations. Exits with 1 if anything differs, or if a fault could not be injected.
 
 import { resolve } from "node:path";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import * as controlPlanes from "./control-planes.ts";
 import * as crowds from "./crowds.ts";
 import * as failovers from "./failovers.ts";
@@ -38,7 +39,7 @@ interface Options {
   readonly jsonFile: string;
 }
 
-await runTrial({ readOptions, play });
+await runTrial({ readOptions, packages: "faults", play });
 
 async function play({ chosen, jsonFile }: Options, stopping: AbortSignal): Promise<Outcome | undefined> {
   const missing = chosen.some(({ needsRoot }) => needsRoot) ? await namespacesMissing() : undefined;

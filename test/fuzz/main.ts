@@ -3,8 +3,9 @@
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import { fuzz, targets } from "./fuzz.ts";
 
 const usage = "npm run fuzz -- [--seconds NUMBER] [--seed NUMBER] [--only NAME,NAME] [--json FILE]";

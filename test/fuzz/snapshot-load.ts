@@ -5,6 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { isBannedAddress, isBannedKey } from "../../limiter/src/compiled/bans.ts";
+import { exemptsAddress } from "../../limiter/src/compiled/exemptions.ts";
 import { candidates } from "../../limiter/src/index/policy-index.ts";
 import { isWithin } from "../../limiter/src/key/networks.ts";
 import { layOut } from "../../limiter/src/protocol/frame-lines.ts";
@@ -89,11 +90,17 @@ function asSnapshot({ state, texts }: HeldState): string {
     [...texts].filter(([name]) => name.startsWith("z:")).map(([name, text]) => [name.slice(2), JSON.parse(text)]),
   );
   const head = { type: "snapshot", format: 1, ...state.position, zones };
-  const lists = { apps: of("a:"), bans: of("b:"), callers: of("c:"), policies: of("p:") };
+  const lists = {
+    apps: of("a:"),
+    networks: of("n:"),
+    bans: of("b:"),
+    callers: of("c:"),
+    policies: of("p:"),
+  };
   return layOut("snapshot", JSON.stringify(head), lists);
 }
 
-const addresses = ["192.0.2.1", "192.0.2.200", "198.51.100.7", "10.1.2.3", "2001:db8::1"];
+const addresses = ["192.0.2.1", "192.0.2.200", "198.51.100.7", "10.0.0.1", "10.1.2.3", "11.0.0.9", "2001:db8::1"];
 const hosts = ["a.example", "x.b.example", "bank.example", "other.example"];
 const paths = ["/", telltalePath, "/a/b", "/v1/x", "/terms", "/keyed", "/shop/x"];
 
@@ -101,8 +108,9 @@ const paths = ["/", telltalePath, "/a/b", "/v1/x", "/terms", "/keyed", "/shop/x"
 function seenIn({ state, texts }: HeldState): unknown {
   const compiled: unknown[] = [];
   for (const [app, ofApp] of Object.entries(state.policiesByName)) {
-    for (const [name, { policy, match, limits, bans, schedule }] of Object.entries(ofApp)) {
+    for (const [name, { policy, match, limits, bans, schedule, exempt }] of Object.entries(ofApp)) {
       const banned = addresses.map((address) => bans !== undefined && isBannedAddress(bans, address, 1e9));
+      const exempted = addresses.map((address) => exempt !== undefined && exemptsAddress(exempt, address));
       const key = policy.key.map(() => "x");
       compiled.push([
         app,
@@ -112,6 +120,7 @@ function seenIn({ state, texts }: HeldState): unknown {
         limits,
         schedule?.transitions,
         banned,
+        exempted,
         bans && isBannedKey(bans, key, 1e9),
       ]);
     }
@@ -125,7 +134,7 @@ function seenIn({ state, texts }: HeldState): unknown {
       ]),
     ),
   );
-  const { index, position, policyCount, apps, callers, bannedEverywhere } = state;
+  const { index, position, policyCount, apps, networkLists, callers, bannedEverywhere } = state;
   const everywhere = addresses.map(
     (address) => bannedEverywhere !== undefined && isWithin(bannedEverywhere, address, 1e9),
   );
@@ -140,6 +149,7 @@ function seenIn({ state, texts }: HeldState): unknown {
     position,
     policyCount,
     apps: sorted(Object.entries(apps)),
+    networkLists: sorted(Object.entries(networkLists)),
     callers: sorted(Object.entries(callers)),
     bans: sorted(Object.entries(state.bans.byId)),
   };

@@ -33,6 +33,11 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
   return {
     head: { type: "snapshot", format: 1, epoch, revision, zones: { "Europe/Berlin": [[0, 60]] } },
     apps: [{ app: "shop", realm: { hosts: ["a.example"], paths: ["/keyed", "/shop"] } }],
+    networks: [
+      { app: "default", networks: "office", family: "ipv4", ranges: "0a0000000a0000ff0a0001000a0001ff" },
+      { app: "default", networks: "office", family: "ipv4", ranges: "0b0000000b0000ff" },
+      { app: "shop", networks: "office", family: "ipv6", ranges: `20010db8${"0".repeat(24)}20010db8${"f".repeat(24)}` },
+    ],
     bans: [
       { id: "b1", app: "default", cidr: "192.0.2.0/24", untilSeconds: 4_000_000_000 },
       { id: "b2", app: "shop", policy: "keyed", key: ["*"], untilSeconds: 4_000_000_000 },
@@ -49,7 +54,7 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
         key: ["header:x-user"],
         onMissingKey: "shared",
         overrides: [{ key: ["vip*"], mode: "off" }],
-        exempt: { cidrs: ["10.0.0.0/8"], keys: [["health"]] },
+        exempt: { cidrs: ["10.0.0.0/8", "@office"], keys: [["health"]] },
         schedule: { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] },
         onLimit: { action: "reject", status: 429, body: "slow down", headers: ["x-docs: /limits"] },
       }),
@@ -73,9 +78,13 @@ function partsOfDelta({ epoch, revision, quota }: Good): Parts {
       zones: { "Asia/Shanghai": [[0, -480]] },
     },
     apps: [{ app: "bank", realm: { hosts: ["bank.example"] } }],
+    networks: [
+      { app: "default", networks: "office", family: "ipv4", ranges: "0a0000000a00007f" },
+      { app: "bank", networks: "crawlers", family: "ipv4", ranges: "c6336400c63364ff" },
+    ],
     bans: [
       { id: "b3", app: "default", policy: "hosts", key: [], untilSeconds: 4_000_000_000 },
-      { id: "b4", app: "bank", cidr: "198.51.100.0/24", untilSeconds: 4_000_000_000 },
+      { id: "b4", app: "bank", cidr: "@crawlers", untilSeconds: 4_000_000_000 },
       { id: "b1", app: "shop", cidr: "192.0.2.0/25", untilSeconds: 4_000_000_000 },
     ],
     callers: [{ app: "shop", sha256: "cd".repeat(32) }],
@@ -92,6 +101,7 @@ function partsOfDelta({ epoch, revision, quota }: Good): Parts {
       { app: "default", policy: "paths" },
       { app: "shop", policy: "keyed" },
       { app: "shop" },
+      { app: "shop", networks: "office", from: `20010db8${"0".repeat(24)}` },
       { ban: "b2" },
       { caller: "ab".repeat(32) },
     ],
@@ -126,7 +136,18 @@ export interface ChangedSnapshot {
 
 export const changedSnapshots: fc.Arbitrary<ChangedSnapshot> = fc.record({
   type: fc.constantFrom("snapshot", "delta"),
-  where: fc.constantFrom("policies", "policies", "policies", "head", "apps", "bans", "callers", "gone", "nowhere"),
+  where: fc.constantFrom(
+    "policies",
+    "policies",
+    "policies",
+    "head",
+    "apps",
+    "networks",
+    "bans",
+    "callers",
+    "gone",
+    "nowhere",
+  ),
   by: fc.array(changes, { minLength: 1, maxLength: 3 }),
   inOne: fc.boolean(),
 });

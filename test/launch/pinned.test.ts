@@ -61,7 +61,7 @@ it("every package that npm installs on Debian has a checksum in the lock file", 
 
 it("every image has an exact version", () => {
   for (const [, image] of read("Dockerfile").matchAll(/^FROM (\S+)/gm)) {
-    expect(image).toMatch(/^(\$\{NODE_IMAGE\}|dependencies|runtime)$/);
+    expect(image).toMatch(/^(\$\{NODE_IMAGE\}|dependencies|build|runtime|example)$/);
   }
   const { redis, ...others } = compose.services;
   expect(redis.image).toMatch(/^\$\{REDIS_IMAGE:-redis:\d+\.\d+\.\d+-bookworm\}$/);

@@ -4,9 +4,10 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
 import { namespacesMissing } from "../faults/namespace.ts";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import { pictureOf } from "./picture.ts";
 import { soak } from "./soak.ts";
 

@@ -3,8 +3,9 @@
 
 import { resolve } from "node:path";
 import { table, writeJson } from "../../bench/report.ts";
+import { optionsFrom } from "../../launch/command-line.ts";
 import { SetupError, say } from "../../launch/step.mjs";
-import { type Outcome, optionsFrom, runTrial } from "../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../fixtures/measures/trial.ts";
 import { type Newcomers, runSpray, type SprayResult, type Waits } from "./scenario.ts";
 
 /** Limits of the sprayed policy: a few a day, which soon use up a shared cell, and many a minute. */

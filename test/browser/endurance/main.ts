@@ -5,11 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { CDPSession, Page } from "playwright-core";
 import { table } from "../../../bench/report.ts";
 import { median } from "../../../bench/statistics.ts";
+import { optionsFrom } from "../../../launch/command-line.ts";
 import { say } from "../../../launch/step.mjs";
 import { newPage, signIn, startBrowser } from "../../fixtures/clients/console-page.ts";
 import { load } from "../../fixtures/clients/steady-load.ts";
 import { atMost, type Fact, fact } from "../../fixtures/measures/fact.ts";
-import { type Outcome, optionsFrom, runTrial } from "../../fixtures/measures/trial.ts";
+import { type Outcome, runTrial } from "../../fixtures/measures/trial.ts";
 import { adminToken, System } from "../../fixtures/servers/system.ts";
 
 const usage = "npm run console-load -- [--minutes NUMBER] [--policies NUMBER] [--rate REQUESTS-PER-SECOND]";

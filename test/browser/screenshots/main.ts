@@ -30,6 +30,7 @@ const pages = {
   "new-policy": `/policies/new?${app}`,
   templates: `/templates?${app}`,
   bans: `/bans?${app}`,
+  networks: `/networks?${app}`,
   consumers: `/consumers?${app}`,
   history: `/history?${app}`,
   revision: "/history/11",

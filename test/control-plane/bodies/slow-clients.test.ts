@@ -163,6 +163,20 @@ describe("a client that", () => {
     }
   });
 
+  it("sends while the control plane is busy for longer than it waits for a silent client gets no reset either", async () => {
+    const client = talk(usual(), `${put}content-length: 30000000\r\n\r\n`);
+    const failures: unknown[] = [];
+    client.socket.on("error", (error) => failures.push(error));
+    client.socket.write(Buffer.alloc(30_000_000, " "));
+    await expect.poll(() => client.received(), { interval: 1 }).toContain("HTTP/1.1 401");
+    expect(client.socket.writableLength).toBeGreaterThan(0);
+    // Both ends are in this process.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+    client.socket.end();
+    expect(await client.closed).toBeLessThan(8_000);
+    expect(failures).toEqual([]);
+  });
+
   it("goes on sending for ever after its answer is cut", async () => {
     const client = talk(usual(), `${put}content-length: 100000000000\r\n\r\n`);
     const block = Buffer.alloc(65_536, " ");

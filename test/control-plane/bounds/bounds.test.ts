@@ -75,6 +75,8 @@ describe("an app", () => {
       banBytes: 2_097_152,
       tokens: 1_000,
       consumers: 1_000_000,
+      networkLists: 100,
+      networkBytes: 2_097_152,
     });
     expect(new Set(Object.values(nothing.used))).toEqual(new Set([0]));
     expect(Object.keys(nothing.used).sort()).toEqual(Object.keys(nothing.bounds).sort());

@@ -9,7 +9,7 @@ import { smallestDocument } from "../../limiter/policies.ts";
 const nowMs = Date.UTC(2026, 0, 1);
 const later = nowMs / 1_000 + 1_000;
 const edition = "of tests";
-const nothing = { policies: [], apps: [], templates: [], bans: [], callers: [] };
+const nothing = { policies: [], apps: [], templates: [], networkLists: [], bans: [], callers: [] };
 const shop = { name: "shop", realm: { state: "none" } };
 
 async function stateWith(stored: object): Promise<PushedState> {

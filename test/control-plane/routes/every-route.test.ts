@@ -109,6 +109,19 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
     const { name } = await make("PUT", (one) => `${shop}/templates/${one}`, template);
     return { path: `${shop}/templates/${name}`, leaves: "delete-template" };
   },
+  "GET /api/v1/apps/:app/networks": async () => ({ path: `${shop}/networks` }),
+  "GET /api/v1/apps/:app/networks/:networks": async () => ({ path: `${shop}/networks/office` }),
+  "PUT /api/v1/apps/:app/networks/:networks": async () => {
+    made += 1;
+    const path = `${shop}/networks/new-${made}`;
+    return { path, text: "10.0.0.0/8", type: "text/plain", status: 201, leaves: "create-networks" };
+  },
+  "DELETE /api/v1/apps/:app/networks/:networks": async () => {
+    made += 1;
+    const path = `${shop}/networks/old-${made}`;
+    await control().call("PUT", path, { text: "10.0.0.0/8", type: "text/plain" });
+    return { path, leaves: "delete-networks" };
+  },
   "GET /api/v1/apps/:app/bans": async () => ({ path: `${shop}/bans` }),
   "POST /api/v1/apps/:app/bans": async () => ({ path: `${shop}/bans`, body: ban, status: 201, leaves: "create-ban" }),
   "GET /api/v1/apps/:app/bans/:ban": async () => {
@@ -207,6 +220,7 @@ beforeAll(async () => {
   await call("PUT", shop, { body: { realm: {} } });
   firstOfShop = (await call("PUT", `${shop}/policies/books`, { body: policy() })).body.revision;
   await call("PUT", `${shop}/templates/polite`, { body: template });
+  await call("PUT", `${shop}/networks/office`, { text: "10.0.0.0/8", type: "text/plain" });
   names.admin = (await call("GET", "/revisions")).body.revisions[0].who;
   const tokenOf = async (body: object) => (await call("POST", "/tokens?wait=0s", { body })).body.token as string;
   for (const role of ["owner", "editor", "viewer", "caller"] as const) {

@@ -130,7 +130,8 @@ describe("tokens of callers", () => {
       callers: [{ app: "default", sha256: sha256(one.token) }],
     });
     const two = (await running.call("POST", "/tokens?wait=0s", { body: { ...caller, expiresIn: "1h" } })).body;
-    const second = { app: "default", sha256: sha256(two.token), expiresAtSeconds: nowMs / 1_000 + 3_600 };
+    const { name } = caller;
+    const second = { app: "default", sha256: sha256(two.token), name, expiresAtSeconds: nowMs / 1_000 + 3_600 };
     expect((await gateway.next("snapshot")).callers).toContainEqual(second);
     expect((await running.call("DELETE", `/tokens/${one.id}?wait=0s`)).body.revision).toBe(3);
     expect(await gateway.next("snapshot")).toMatchObject({ revision: 3, callers: [second] });

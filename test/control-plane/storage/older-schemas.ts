@@ -9,7 +9,13 @@ const undoListIndexes = `
   drop index audit_list; drop index revisions_list; drop index revisions_action;
 `;
 
+const undoNetworkLists = `
+  drop table network_lists;
+  alter table usage drop column network_lists; alter table usage drop column network_bytes;
+`;
+
 const undoConsumers = `
+  ${undoNetworkLists}
   drop table consumers;
   alter table meta drop column consumers_position; alter table meta drop column consumers_pruned;
   alter table usage drop column consumers;

@@ -47,6 +47,7 @@ async function fill({ app, call }: Running): Promise<void> {
     expect((await call("PUT", `/apps/shop/policies/p${i}`, { body })).status).toBe(201);
   }
   await call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status: 503 } } });
+  await call("PUT", "/apps/shop/networks/office", { text: "10.0.0.0/8\n2001:db8::/32", type: "text/plain" });
   const ban = { policy: "p1", key: ["é\u0000"], for: "1h", reason: "ünwanted" };
   expect((await call("POST", "/apps/shop/bans", { body: ban })).status).toBe(201);
   await call("POST", "/members", { body: { name: "ann", roles: { shop: "editor" } } });
@@ -55,7 +56,14 @@ async function fill({ app, call }: Running): Promise<void> {
 }
 
 async function contentOf({ app, call }: Running): Promise<unknown> {
-  const paths = ["/apps", "/apps/shop/policies?limit=1000", "/apps/shop/templates", "/apps/shop/bans", "/members"];
+  const paths = [
+    "/apps",
+    "/apps/shop/policies?limit=1000",
+    "/apps/shop/templates",
+    "/apps/shop/networks/office",
+    "/apps/shop/bans",
+    "/members",
+  ];
   const read = paths.map(async (path) => (await call("GET", path)).body);
   const revisions = (await call("GET", "/revisions?limit=1000")).body;
   const tokens = (await call("GET", "/tokens")).body.tokens.map(

@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
 import { ask } from "../../fixtures/clients/requests.ts";
@@ -165,6 +166,10 @@ it("survives a reload in the middle of a snapshot load", async () => {
 });
 
 it("starts with 10,000 policies from its disk in seconds of CPU", async () => {
+  // A long change is in force before it is on disk, where it goes piece by piece.
+  const log = join(gateway.snapshotDir, "policies.log");
+  const last = `"revision":${revision}`;
+  await until("the last revision is on disk", 20_000, () => readFileSync(log, "utf8").slice(-500).includes(last));
   await gateway.restart();
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
   const seconds = [gateway.pid, ...childrenOf(gateway.pid)].reduce((sum, pid) => sum + cpuSeconds(pid), 0);

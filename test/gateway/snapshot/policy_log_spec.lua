@@ -12,6 +12,19 @@ local function position(revision)
   return { epoch = "e-1", revision = revision, edition = "1 2026a 2026", proof = "0f" }
 end
 
+local function blockText(policyLog, set, gone, ofPosition, after)
+  local place, text = 0, ""
+  for piece in
+    policyLog.blockPieces(function()
+      place = place + 1
+      return set[place]
+    end, ofPosition, gone, after)
+  do
+    text = text .. piece
+  end
+  return text
+end
+
 -- The states of a log after each block, by name, and the text of the log.
 local function logOf(policyLog)
   local blocks = {
@@ -23,7 +36,7 @@ local function logOf(policyLog)
   }
   local text, ends, states, held = "", {}, {}, {}
   for revision, block in ipairs(blocks) do
-    text = text .. policyLog.blockText(block.set, block.gone, position(revision), revision > 1 and position(revision - 1) or nil)
+    text = text .. blockText(policyLog, block.set, block.gone, position(revision), revision > 1 and position(revision - 1) or nil)
     for _, name in ipairs(block.gone) do
       held[name] = nil
     end
@@ -119,12 +132,12 @@ describe("the log of policies", function()
   end)
 
   it("ends before a block of another gateway, which changes another state", function()
-    local other = policyLog.blockText({ { name = "p:shop:books", text = "[]" } }, {}, position(8), position(7))
+    local other = blockText(policyLog, { { name = "p:shop:books", text = "[]" } }, {}, position(8), position(7))
     assertHas(policyLog.readLog(text .. other, noPause), #ends, "another state")
   end)
 
   it("has blocks of an earlier version of the gateway, which do not say what they change", function()
-    local earlier = policyLog.blockText({ { name = "p:shop:books", text = "[]" } }, {}, position(6))
+    local earlier = blockText(policyLog, { { name = "p:shop:books", text = "[]" } }, {}, position(6))
     local read = policyLog.readLog(text .. earlier, noPause)
     assert.equal(6, read.position.revision)
     assert.is_nil(read.position.after)

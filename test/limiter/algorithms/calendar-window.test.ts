@@ -219,6 +219,33 @@ describe("what a response took beyond a window of the calendar", () => {
     expect([laterUs, laterCount]).toEqual([utcUs(2024, 4) + 31 * day + 2 * hour, 10]);
   });
 
+  test("is charged half a window late after the windows that are known, if that is less than clocks are put back by", () => {
+    const hours = { previousUs: begun - hour, startUs: begun, endUs: begun + hour, nextEndUs: begun + 2 * hour };
+    const counter = new DeferredCounter({ ...toldInFebruary(quota), windowUs: hour, ...hours });
+    counter.chargeDeferred(begun, 35);
+    expect([counter.state.atUs, counter.state.count]).toEqual([begun + 3 * hour + hour / 2, 5]);
+  });
+
+  test("counts beside nothing of the windows before", () => {
+    const counter = new DeferredCounter(toldInFebruary(quota));
+    counter.chargeDeferred(utcUs(2024, 1, 20), 9);
+    counter.chargeDeferred(begun, 12);
+    expect([counter.state.atUs, counter.state.count]).toEqual([utcUs(2024, 3), 2]);
+  });
+
+  test("fills a window with its whole quota, and the next one begins with nothing", () => {
+    const { state, debt } = owing(20);
+    expect([state.atUs, state.count]).toEqual([utcUs(2024, 3), 10]);
+    expect(debt.paidAtUs).toBe(utcUs(2024, 3));
+  });
+
+  test("is charged to the window that is counted by a clock that is a little behind, and to the one after it", () => {
+    const counter = new DeferredCounter(toldInFebruary(quota));
+    counter.chargeDeferred(utcUs(2024, 3), 2);
+    counter.chargeDeferred(utcUs(2024, 3) - second / 2, 15);
+    expect([counter.state.atUs, counter.state.count]).toEqual([utcUs(2024, 4), 7]);
+  });
+
   test("is charged after earlier debts, also where no window is known", () => {
     const counter = owing(35);
     const paidAtUs = counter.debt.paidAtUs;

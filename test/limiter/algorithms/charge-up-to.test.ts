@@ -42,6 +42,37 @@ describe.each<Algorithm>(["token-bucket", "fixed-window", "sliding-window", "sli
     expect(counter.chargeUpTo(startUs, 5)).toBe(0);
     expect(counter.state).toMatchObject({ atUs, count });
   });
+
+  it("late units are charged if a single one is left", () => {
+    const counter = counterOf(algorithm, 10);
+    counter.take(startUs, 9);
+    expect(counter.chargeUpTo(startUs, 3)).toBe(1);
+    expect(counter.left(startUs)).toBe(0);
+  });
+});
+
+describe("late units of a counter that is full", () => {
+  it.each(["fixed-window", "sliding-window", "sliding-log"] as const)(
+    "of %s leave it as it is, also later",
+    (algorithm) => {
+      const counter = counterOf(algorithm, 10);
+      counter.take(startUs, 10);
+      const before = { ...counter.state };
+      expect(counter.chargeUpTo(startUs + 30 * second, 5)).toBe(0);
+      expect(counter.state).toMatchObject({ atUs: before.atUs, count: 10, length: before.length });
+    },
+  );
+});
+
+describe("late units of a leaky-bucket", () => {
+  it("are charged up to its queue, the one that departs, and what departs within a second", () => {
+    const counter = counterOf("leaky-bucket", 100, 10 * second);
+    counter.take(startUs, 90);
+    expect(counter.chargeUpTo(startUs, 2)).toBe(2);
+    expect(counter.left(startUs)).toBe(9);
+    expect(counter.chargeUpTo(startUs, 100)).toBe(19);
+    expect(counter.left(startUs)).toBe(0);
+  });
 });
 
 describe("late units of a token-bucket that refills fast", () => {

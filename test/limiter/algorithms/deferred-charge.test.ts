@@ -132,6 +132,96 @@ describe("a debt", () => {
   });
 });
 
+describe("what a debt leaves, to the unit and to the µs:", () => {
+  test("a clock that steps back by no more than the tolerance does not move it, and one µs more does", () => {
+    const rate = limitOf("fixed-window", 10, minute);
+    const counter = new DeferredCounter(rate);
+    counter.chargeDeferred(startUs + 30 * second, 25);
+    expect(rate.toleranceUs).toBe(second);
+    expect(counter.ask(startUs + 30 * second)).toMatchObject({ allowed: false, retryAfterUs: 90 * second });
+    expect(counter.ask(startUs + 29 * second).retryAfterUs).toBe(91 * second);
+    expect(counter.ask(startUs + 29 * second - 1).retryAfterUs).toBe(90 * second);
+  });
+
+  test("a refusal tells when the window ends in which the last unit is paid", () => {
+    const counter = new DeferredCounter(limitOf("fixed-window", 10, minute));
+    counter.chargeDeferred(startUs + second, 25);
+    expect(counter.ask(startUs + second)).toEqual({
+      allowed: false,
+      limit: 10,
+      remaining: 0,
+      retryAfterUs: 119 * second,
+      resetAfterUs: 179 * second,
+      delayUs: 0,
+    });
+  });
+
+  test("a bucket pays its last unit within a µs, and that µs counts as a whole one", () => {
+    // A unit takes 333,333⅓ µs.
+    const counter = new DeferredCounter(limitOf("token-bucket", 3, second));
+    counter.chargeDeferred(startUs, 4);
+    expect(counter.debt).toEqual({ paidAtUs: startUs + 333_334, sinceUs: startUs, quota: 3 });
+    counter.chargeDeferred(startUs, 2);
+    expect(counter.debt.paidAtUs).toBe(startUs + second);
+  });
+
+  test("a leaky bucket owes what departs before its queue is full again", () => {
+    const rate = rateOf({ algorithm: "leaky-bucket", quota: 10, windowUs: second, burst: 4, precisionUs: 0 });
+    const counter = new DeferredCounter(rate);
+    counter.chargeDeferred(startUs, 3);
+    expect(counter.ask(startUs)).toMatchObject({ allowed: true, limit: 5, remaining: 2, delayUs: 300_000 });
+    counter.chargeDeferred(startUs, 12);
+    expect(counter.debt.paidAtUs).toBe(startUs + second);
+    expect(counter.ask(startUs)).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 1_100_000 });
+    expect(counter.ask(startUs + 1_100_000)).toMatchObject({ allowed: true, remaining: 1 });
+  });
+
+  test("a fixed window has no entries that would move", () => {
+    const counter = new DeferredCounter(limitOf("fixed-window", 10, minute));
+    counter.chargeDeferred(startUs, 45);
+    expect(counter.state).toMatchObject({ atUs: startUs + 4 * minute, count: 5, offset: 0, length: 0 });
+  });
+
+  test.each(deferred)("%s: one that is forgiven in the year 2128 ends there", (algorithm) => {
+    const windowUs = 366 * 24 * hour;
+    const counter = new DeferredCounter(limitOf(algorithm, 1, windowUs));
+    counter.chargeDeferred(startUs, 2 ** 31);
+    const { paidAtUs } = counter.debt;
+    expect(paidAtUs).toBeGreaterThan(5e15 - windowUs);
+    expect(paidAtUs).toBeLessThanOrEqual(5e15);
+    expect(counter.ask(5e15 + 2 * windowUs)).toMatchObject({ allowed: true, remaining: 1 });
+  });
+});
+
+describe("entries of a sliding window that moves ahead with a debt", () => {
+  const wrap = 2 ** 32;
+  /** A period is 13 blocks of 5 s. Units were taken in two of them, so that entries are left when the debt is paid. */
+  const owing = (offset: number) => {
+    const counter = new DeferredCounter(limitOf("sliding-window", 10, minute));
+    counter.chargeDeferred(startUs, 4);
+    counter.chargeDeferred(startUs + 30 * second, 2);
+    counter.state.offset = offset;
+    counter.state.ticks = counter.state.ticks.map((tick) => (tick + offset) % wrap);
+    counter.chargeDeferred(startUs + 30 * second, 17);
+    return counter;
+  };
+
+  // The offset says by how many ticks entries are ahead of the clock: here 13 less, because a turn makes the clock later.
+  test.each([
+    [0, wrap - 13],
+    [5, wrap - 8],
+    [13, 0],
+    [20, 7],
+    [wrap - 1, wrap - 14],
+  ])("keep their age, modulo 2^32: %i ticks ahead become %i", (before, after) => {
+    const counter = owing(before);
+    expect(counter.state.offset).toBe(after);
+    expect(counter.debt.paidAtUs).toBe(startUs + 130 * second);
+    expect(counter.ask(startUs + 130 * second - 1)).toMatchObject({ allowed: false, retryAfterUs: 1 });
+    expect(counter.ask(startUs + 130 * second)).toMatchObject({ allowed: true, remaining: 1 });
+  });
+});
+
 /** @returns what a limit could have given from `fromUs` to `nowUs`, and what it had at the beginning */
 function supply(rate: Rate, fromUs: number, nowUs: number): number {
   const { quota, windowUs } = rate;

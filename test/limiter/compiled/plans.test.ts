@@ -199,6 +199,6 @@ describe("a consumer's own limits", () => {
   test("do not hold in a time zone that no policy goes by, whose clocks the gateway does not know", () => {
     const own = daily(99, { window: "day", timezone: "Asia/Tokyo" });
     expect(quotas(daily(10, { window: "day" }), own)).toEqual([10]);
-    expect(quotas(daily(10, { window: "day" }), own, {}, { "Asia/Tokyo": [[0, 32_400]] })).toEqual([99]);
+    expect(quotas(daily(10, { window: "day" }), own, {}, { "Asia/Tokyo": [[0, 540]] })).toEqual([99]);
   });
 });

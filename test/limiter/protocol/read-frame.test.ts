@@ -124,7 +124,12 @@ describe("a snapshot", () => {
   });
 
   test("has no bans and no callers if it does not mention them", () => {
-    expect(loadSnapshot(snapshot).snapshot).toMatchObject({ banList: [], callerList: [], bans: noBans(), callers: {} });
+    expect(loadSnapshot(snapshot).snapshot).toMatchObject({
+      banList: [],
+      callerList: [],
+      bans: noBans({}),
+      callers: {},
+    });
   });
 
   test("contains bans and callers", () => {
@@ -193,7 +198,7 @@ describe("a snapshot", () => {
     expect(read(undefined).problems).toEqual([
       {
         path: "zones.Europe/Berlin",
-        expected: "a list of [seconds since the epoch, minutes before UTC]",
+        expected: "a list of [seconds since the epoch, minutes ahead of UTC]",
         got: "nothing",
       },
     ]);
@@ -261,7 +266,7 @@ describe("a delta", () => {
     });
     expect(names(held).sort()).toEqual(["bank/off", "shop/films"]);
     expect(held.state.policiesByName["bank"]?.["off"]).toBe(stays);
-    expect(held.state).toMatchObject({ apps: {}, bans: noBans(), policyCount: 2, callersVersion: 2 });
+    expect(held.state).toMatchObject({ apps: {}, bans: noBans({}), policyCount: 2, callersVersion: 2 });
     expect(Object.keys(held.state.callers)).toEqual([other.sha256]);
     expect(held.state.position).toEqual({ epoch: "e1", revision: 8, edition: "1", proof: "p8" });
     expect([...held.texts.keys()].sort()).toEqual([`c:${other.sha256}`, "p:bank:off", "p:shop:films"]);

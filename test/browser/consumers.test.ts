@@ -1,0 +1,74 @@
+// Consumers in the console, before the real system.
+
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+
+const daily = (quota: number) => [{ name: "daily", algorithm: "fixed-window", quota, window: "1d" }];
+
+let system: System;
+let browser: Browser;
+
+beforeAll(async () => {
+  system = await System.start();
+  browser = await startBrowser();
+});
+afterAll(async () => {
+  await browser?.close();
+  await system?.stop();
+});
+
+it("gives a consumer a plan and limits of its own, says what is wrong with them, and keeps what was typed", async () => {
+  await system.put({
+    name: "books",
+    match: { paths: ["/books"] },
+    key: ["header:x-user"],
+    plans: { free: daily(1), pro: daily(8) },
+    planBy: "consumer",
+    defaultPlan: "free",
+  });
+  const limitOf = async () => {
+    const { headers } = await ask(`${system.gateways[0]?.url}/books`, { headers: { "x-user": "ann" } });
+    return headers["x-ratelimit-limit"];
+  };
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/consumers");
+  await page.getByRole("button", { name: "Add a consumer" }).click();
+  const dialog = page.getByRole("dialog");
+  const own = dialog.getByLabel("Limits of its own");
+  const store = dialog.getByRole("button", { name: "Store", exact: true });
+  await dialog.getByLabel("Id").fill("ann");
+  await dialog.getByLabel("Plan").fill("pro");
+  await own.fill("books: [{ name: daily");
+  await store.click();
+  await dialog.locator(".fault").waitFor();
+  await own.fill("books: [{ name: daily, algorithm: fixed-window, quota: none, window: 1d }]");
+  await store.click();
+  await dialog
+    .getByRole("alert")
+    .getByText(/^overrides\.books\[0\]\.quota: expected .*, got "none"$/)
+    .waitFor();
+  await own.fill("books: [{ name: daily, algorithm: fixed-window, quota: 5, window: 1d }]");
+  await store.click();
+  await page.getByText("ann has the plan pro, by which 1 of 1 gateways decide.").waitFor();
+  await page.getByRole("row", { name: /^ann pro books/ }).waitFor();
+  expect(await limitOf()).toBe("5");
+  await page.goto(`${system.controlUrl}/try?app=default&path=%2Fbooks`);
+  await page.getByLabel("Headers").fill("x-user: ann");
+  await page.getByText("The consumer ann has the plan pro, and limits of its own.").waitFor();
+  await page.getByRole("button", { name: "Ask the counters" }).click();
+  await page.getByText("4 of 5", { exact: true }).waitFor();
+  await page.getByLabel("Headers").fill("x-user: bob");
+  await page.getByText("bob is no consumer of the app, and has the default plan free.").waitFor();
+  await page.goto(`${system.controlUrl}/consumers`);
+  await page.getByRole("button", { name: "Change ann" }).click();
+  expect(await own.inputValue()).toContain("quota: 5");
+  await own.fill("");
+  await store.click();
+  await page.getByRole("row", { name: /^ann pro [^b]/ }).waitFor();
+  expect(await limitOf()).toBe("8");
+  expect(faults.filter((fault) => !fault.includes("400") && !fault.includes("404"))).toEqual([]);
+  await page.context().close();
+});

@@ -1,0 +1,314 @@
+// Slots that callers hold by the check API, from one request to the next: on one gateway with two workers, and in a fleet of two gateways.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Caller, callerOf, check } from "../fixtures/clients/check-api-client.ts";
+import { ask } from "../fixtures/clients/requests.ts";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { childrenOf, until } from "../fixtures/servers/system.ts";
+
+const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
+const bank: Caller = { app: "bank", token: "a-token-of-the-bank" };
+const scopes = ["node", "cluster"] as const;
+
+const slots = (quota: number, ttl: string) => ({ name: "slots", algorithm: "concurrency", quota, ttl });
+const inBothScopes = (name: string, limits: object[], more = {}) =>
+  scopes.map((scope) => ({
+    name: `${name}-${scope}`,
+    scope,
+    match: { paths: [`/${name}-${scope}`] },
+    key: ["header:x-user"],
+    limits,
+    ...more,
+  }));
+const policies = [
+  ...inBothScopes("two", [slots(2, "5m")]),
+  ...inBothScopes("brief", [slots(1, "1s")]),
+  ...inBothScopes("renewed", [slots(1, "3s")]),
+  ...inBothScopes("both", [slots(2, "5m"), { name: "total", algorithm: "fixed-window", quota: 3, window: "366d" }]),
+  ...inBothScopes("other", [slots(2, "5m")]),
+  ...inBothScopes("mixed", [{ ...slots(5, "1s"), name: "short" }, slots(2, "5m")]),
+  ...inBothScopes("watched", [slots(1, "5m")], { mode: "shadow" }),
+  { name: "rate", key: ["header:x-user"], limits: [{ algorithm: "fixed-window", quota: 3, window: "1d" }] },
+];
+
+let redis: RedisServer;
+const gateways: LoneGateway[] = [];
+beforeAll(async () => {
+  // With the rights that gateways have, and no others.
+  const user = ["--user", "sluice", "on", ">s3cret", ...rightsOf("one Redis")];
+  redis = new RedisServer(await freePort(), {}, user);
+  await redis.start();
+  for (let i = 0; i < 2; i++) {
+    gateways.push(await startGateway());
+  }
+});
+afterAll(async () => {
+  for (const gateway of gateways) await gateway.stop();
+  await redis?.stop();
+});
+
+function startGateway(): Promise<LoneGateway> {
+  return LoneGateway.start({
+    workers: 2,
+    policies,
+    otherPolicies: { bank: [] },
+    callers: [callerOf(shop), callerOf(bank)],
+    env: { SLUICE_REDIS_URL: `redis://sluice:s3cret@127.0.0.1:${redis.port}`, SLUICE_REDIS_DEADLINE_MS: "2000" },
+  });
+}
+
+async function send(path: string, body: unknown, { caller = shop, at = 0 } = {}) {
+  const answer = await ask(`${gateways[at]?.privateUrl}/sluice/v1/${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${caller.token}`, "content-type": "application/json" },
+    body: typeof body === "string" ? body : JSON.stringify(body),
+  });
+  return { status: answer.status, ...JSON.parse(answer.body) };
+}
+
+const left = async (policy: string, user: string) =>
+  (await check(gateways[0]?.privateUrl ?? "", shop, [{ policy, key: [user], peek: true }])).results[0]?.["remaining"];
+
+describe.each(scopes)("slots of scope %s", (scope) => {
+  const policy = `two-${scope}`;
+
+  it("are held until they are released, once", async () => {
+    const first = await send("hold", { policy, key: ["ann"] });
+    expect(first).toMatchObject({ status: 200, policy, allowed: true, limit: 2, remaining: 1, ttl: 300 });
+    const second = await send("hold", { policy, key: ["ann"] });
+    expect(second).toMatchObject({ allowed: true, remaining: 0 });
+    expect(second.hold).not.toBe(first.hold);
+    const third = await send("hold", { policy, key: ["ann"] });
+    expect(third).toMatchObject({ status: 200, allowed: false, remaining: 0 });
+    expect(third).not.toHaveProperty("hold");
+    expect(await send("release", { hold: first.hold })).toEqual({ status: 200, released: true });
+    // Whoever got no answer asks again, and frees nobody else's slot.
+    for (let i = 0; i < 3; i++) {
+      expect(await send("release", { hold: first.hold })).toEqual({ status: 200, released: false });
+    }
+    expect(await left(policy, "ann")).toBe(1);
+    expect(await send("renew", { hold: first.hold })).toMatchObject({ status: 404, code: "hold-not-found" });
+    expect(await send("renew", { hold: second.hold })).toEqual({ status: 200, ttl: 300 });
+    expect(await left(policy, "ann")).toBe(1);
+    await send("release", { hold: second.hold });
+    expect(await left(policy, "ann")).toBe(2);
+  });
+
+  it("may be several at once", async () => {
+    const both = await send("hold", { policy, key: ["two"], cost: 2 });
+    expect(both).toMatchObject({ allowed: true, remaining: 0 });
+    expect(await send("renew", { hold: both.hold })).toMatchObject({ status: 200 });
+    expect(await left(policy, "two")).toBe(0);
+    await send("release", { hold: both.hold });
+    expect(await left(policy, "two")).toBe(2);
+    expect(await send("hold", { policy, key: ["two"], cost: 3 })).toMatchObject({ allowed: false, retryAfter: null });
+  });
+
+  it("come back after their ttl if nobody renews them, and last as long as somebody does", async () => {
+    // A busy machine may stop for a second, and must not lose the hold by it.
+    const renewed = { policy: `renewed-${scope}`, key: ["ann"] };
+    const { hold, ttl } = await send("hold", renewed);
+    expect(ttl).toBe(3);
+    const renewals = Date.now() + 4_500;
+    while (Date.now() < renewals) {
+      await sleep(300);
+      expect(await send("renew", { hold })).toMatchObject({ status: 200 });
+      expect(await send("hold", renewed)).toMatchObject({ allowed: false });
+    }
+    await sleep(3_150);
+    expect(await send("hold", renewed)).toMatchObject({ allowed: true });
+    expect(await send("renew", { hold })).toMatchObject({ status: 404 });
+    expect(await send("release", { hold })).toEqual({ status: 200, released: false });
+    expect(await send("hold", renewed)).toMatchObject({ allowed: false });
+  });
+
+  it("are released without what else was charged", async () => {
+    const both = { policy: `both-${scope}`, key: ["ann"] };
+    for (let i = 0; i < 3; i++) {
+      const { hold } = await send("hold", both);
+      expect(await send("release", { hold })).toMatchObject({ released: true });
+    }
+    expect(await send("hold", both)).toMatchObject({ allowed: false, limit: 3, remaining: 0 });
+  });
+
+  it("of limits that live longer than others are still freed", async () => {
+    const mixed = { policy: `mixed-${scope}`, key: ["ann"] };
+    const [first, second] = [await send("hold", mixed), await send("hold", mixed)];
+    expect(first).toMatchObject({ allowed: true, ttl: 1 });
+    await sleep(1_500);
+    expect(await send("renew", { hold: first.hold })).toMatchObject({ status: 200 });
+    for (const { hold } of [first, second]) expect(await send("release", { hold })).toMatchObject({ released: true });
+    expect(await left(`mixed-${scope}`, "ann")).toBe(2);
+  });
+
+  it("of another key or policy are not freed by what somebody makes of a hold", async () => {
+    await send("hold", { policy, key: ["victim"] });
+    const own = await send("hold", { policy: `other-${scope}`, key: ["own"] });
+    const near = await send("hold", { policy, key: ["victim}::hold:x"] });
+    const changed = (hold: string, terms: Record<number, unknown>) =>
+      Buffer.from(JSON.stringify(Object.assign(JSON.parse(Buffer.from(hold, "base64url").toString()), terms))).toString(
+        "base64url",
+      );
+    const [name] = JSON.parse(Buffer.from(near.hold, "base64url").toString());
+    for (const hold of [
+      changed(own.hold, { 1: `default/${policy}`, 5: "victim" }),
+      changed(near.hold, { 0: `x}::hold:${name}`, 5: "victim" }),
+      changed(near.hold, { 0: "x}:slots:concurrency:300000000", 5: "victim" }),
+    ]) {
+      for (const path of ["renew", "release"]) {
+        const { status, released } = await send(path, { hold });
+        expect(status === 404 || released === false).toBe(true);
+      }
+    }
+    expect([await left(policy, "victim"), await left(policy, "victim}::hold:x")]).toEqual([1, 1]);
+    expect(await send("release", { hold: own.hold })).toMatchObject({ released: true });
+    expect(await send("release", { hold: near.hold })).toMatchObject({ released: true });
+  });
+
+  it("are never more than the quota, whoever takes, renews and releases them at once", async () => {
+    const user = { policy, key: ["crowd"] };
+    let held = 0;
+    let most = 0;
+    let given = 0;
+    const life = async () => {
+      for (let i = 0; i < 12; i++) {
+        const answer = await send("hold", user);
+        if (!answer.allowed) continue;
+        held += 1;
+        given += 1;
+        most = Math.max(most, held);
+        if (i % 2 === 0) expect(await send("renew", { hold: answer.hold })).toMatchObject({ status: 200 });
+        held -= 1;
+        const released = await Promise.all([1, 2].map(() => send("release", { hold: answer.hold })));
+        expect(released.map((one) => one.released).sort()).toEqual([false, true]);
+      }
+    };
+    await Promise.all(Array.from({ length: 10 }, life));
+    expect(most).toBeLessThanOrEqual(2);
+    expect(given).toBeGreaterThan(5);
+    expect(await left(policy, "crowd")).toBe(2);
+  });
+
+  it("of a policy in shadow mode are given without being counted", async () => {
+    const watched = { policy: `watched-${scope}`, key: ["ann"] };
+    for (let i = 0; i < 3; i++) {
+      const answer = await send("hold", watched);
+      expect(answer).toMatchObject({ allowed: true, reason: "shadow", ttl: 300 });
+      expect(await send("renew", { hold: answer.hold })).toEqual({ status: 200, ttl: 300 });
+      expect(await send("release", { hold: answer.hold })).toEqual({ status: 200, released: true });
+    }
+  });
+
+  it("are waited for in line", async () => {
+    const user = { policy: `brief-${scope}`, key: ["line"] };
+    const { hold } = await send("hold", user);
+    const waiting = send("hold", { ...user, maxWait: "5s" });
+    await sleep(200);
+    await send("release", { hold });
+    const beganMs = performance.now();
+    const answer = await waiting;
+    expect(answer).toMatchObject({ allowed: true });
+    expect(performance.now() - beganMs).toBeLessThan(400);
+    await send("release", { hold: answer.hold });
+  });
+});
+
+describe("slots of callers and gateways that are killed", () => {
+  it("stay held when a worker is killed, and are renewed by the next one", async () => {
+    const [gateway] = gateways as [LoneGateway];
+    const holds = await Promise.all(
+      scopes.map(async (scope) => (await send("hold", { policy: `two-${scope}`, key: ["worker"] })).hold),
+    );
+    for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
+    await until("nginx has workers again", 10_000, async () => {
+      const answers = await Promise.all(holds.map((hold) => send("renew", { hold }).catch(() => ({ status: 0 }))));
+      return answers.every(({ status }) => status === 200);
+    });
+    for (const scope of scopes) expect(await left(`two-${scope}`, "worker")).toBe(1);
+    for (const hold of holds) expect(await send("release", { hold })).toMatchObject({ released: true });
+  });
+
+  it("outlive a gateway of a fleet that is killed, and are free after their ttl if their caller is too", async () => {
+    const third = await startGateway();
+    gateways.push(third);
+    const brief = { policy: "brief-cluster", key: ["killed"] };
+    const kept = await send("hold", { policy: "two-cluster", key: ["killed"] }, { at: 2 });
+    await send("hold", brief, { at: 2 });
+    for (const pid of [third.pid, ...childrenOf(third.pid)]) process.kill(pid, "SIGKILL");
+    expect(await send("hold", brief)).toMatchObject({ allowed: false });
+    expect(await send("renew", { hold: kept.hold })).toMatchObject({ status: 200 });
+    await sleep(1_150);
+    expect(await send("hold", brief)).toMatchObject({ allowed: true });
+    expect(await send("release", { hold: kept.hold })).toMatchObject({ released: true });
+  });
+});
+
+describe("a hold", () => {
+  it("of a fleet is renewed and released at any gateway, and that of a node only there", async () => {
+    const inRedis = await send("hold", { policy: "two-cluster", key: ["fleet"] });
+    expect(await send("renew", { hold: inRedis.hold }, { at: 1 })).toMatchObject({ status: 200 });
+    expect(await send("release", { hold: inRedis.hold }, { at: 1 })).toMatchObject({ released: true });
+    const here = await send("hold", { policy: "two-node", key: ["fleet"] });
+    expect(await send("renew", { hold: here.hold }, { at: 1 })).toMatchObject({ status: 404 });
+    expect(await send("release", { hold: here.hold })).toMatchObject({ released: true });
+  });
+
+  it("that somebody has changed, or of another app, is none", async () => {
+    const { hold } = await send("hold", { policy: "two-cluster", key: ["own"] });
+    expect(await send("release", { hold }, { caller: bank })).toMatchObject({ status: 404 });
+    const terms = JSON.parse(Buffer.from(hold, "base64url").toString());
+    const changed = (place: number, value: unknown) =>
+      Buffer.from(JSON.stringify(terms.with(place, value))).toString("base64url");
+    for (const text of [changed(0, "guessed"), changed(1, "default/both-cluster"), changed(3, 2), changed(5, "else")]) {
+      const { status, released } = await send("release", { hold: text });
+      expect(status === 404 || released === false, text).toBe(true);
+    }
+    for (const text of ["x", hold.slice(1), `${hold}A`.slice(0, 40), changed(4, "?"), changed(3, -1), "%%%"]) {
+      expect(await send("release", { hold: text }), text).toMatchObject({ status: 404 });
+    }
+    expect(await left("two-cluster", "own")).toBeGreaterThanOrEqual(1);
+  });
+
+  it("is asked of policies with slots, by bodies that make sense", async () => {
+    expect(await send("hold", { policy: "rate", key: ["a"] })).toMatchObject({
+      status: 400,
+      code: "policy-not-askable",
+    });
+    expect(await send("check", { checks: [{ policy: "two-node", key: ["a"] }] })).toMatchObject({
+      status: 400,
+      code: "policy-not-askable",
+    });
+    expect(await send("hold", { policy: "two-node" })).toMatchObject({
+      errors: [{ path: "key", expected: "a list of 1: a value for each part of the policy's key" }],
+    });
+    expect(await send("hold", { policy: "two-node", key: ["a"], peek: true, maxWait: "2m" })).toMatchObject({
+      code: "invalid-request",
+      errors: [
+        { path: "peek", expected: "no such field; known here: policy, key, cost, plan, maxWait" },
+        { path: "peek" },
+        { path: "maxWait", expected: 'a time like "500ms", of 1ms to 60s', got: '"2m"' },
+      ].filter(({ expected }) => expected !== undefined),
+    });
+    expect(await send("release", "[1]")).toMatchObject({ errors: [{ path: "", expected: 'an object with "hold"' }] });
+    expect(await send("renew", { hold: 7 })).toMatchObject({
+      errors: [{ path: "hold", expected: "what /sluice/v1/hold answered", got: "7" }],
+    });
+    expect(await send("release", '{"hold":"a","hold":"b"}')).toMatchObject({ code: "malformed-body" });
+  });
+
+  it("is not known while Redis is away; slots that a gateway gives meanwhile are its own", async () => {
+    const before = await send("hold", { policy: "two-cluster", key: ["away"] });
+    await redis.stop();
+    expect(await send("renew", { hold: before.hold })).toMatchObject({ status: 503, code: "undecided" });
+    expect(await send("release", { hold: before.hold })).toMatchObject({ status: 503, code: "undecided" });
+    const own = await send("hold", { policy: "two-cluster", key: ["alone"] });
+    expect(own).toMatchObject({ status: 200, allowed: true });
+    expect(await send("renew", { hold: own.hold })).toMatchObject({ status: 200 });
+    expect(await send("release", { hold: own.hold })).toMatchObject({ released: true });
+    expect(await send("release", { hold: own.hold })).toMatchObject({ released: false });
+  });
+});

@@ -1,0 +1,88 @@
+// The limits that a consumer has of its own, by the names of policies: which of them hold, and what is left out.
+
+import { describe, expect, test } from "vitest";
+import { compilePolicy, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
+import { policyOfConsumer } from "../../../limiter/src/compiled/consumer-limits.ts";
+import { policyNamed } from "../policies.ts";
+
+const daily = (quota: number, more = {}) => ({
+  name: "daily",
+  algorithm: "fixed-window",
+  quota,
+  window: "1d",
+  ...more,
+});
+const burst = { name: "burst", algorithm: "token-bucket", quota: 5, window: "1s" };
+const compiled = (name: string, more = {}) =>
+  compilePolicy(
+    "shop",
+    policyNamed(name, {
+      key: ["header:x-consumer"],
+      scope: "cluster",
+      plans: { free: [daily(10)], pro: [burst, daily(100)] },
+      planBy: "consumer",
+      defaultPlan: "free",
+      ...more,
+      limits: undefined,
+    }),
+  );
+const books = compiled("books");
+const pro = policyInPlan(books, "pro");
+
+const own = (overrides: object, policy = books, inPlan = pro, zones = {}) =>
+  policyOfConsumer(policy, inPlan, overrides as Record<string, unknown>, JSON.stringify(overrides), zones);
+const quotas = (overrides: object, policy = books, inPlan = pro, zones = {}) =>
+  own(overrides, policy, inPlan, zones).limits.map(({ name, rate }) => [name, rate.quota]);
+
+describe("a consumer's own limits", () => {
+  test("hold in the policy that they are for, instead of its plan's of the same names", () => {
+    expect(quotas({ books: [daily(7)] })).toEqual([
+      ["burst", 5],
+      ["daily", 7],
+    ]);
+    expect(own({ books: [daily(7)] }).policyHeader).toBe('"burst";q=5;w=1, "daily";q=7;w=86400');
+  });
+
+  test("leave the plan as it is in every other policy", () => {
+    expect(own({ books: [daily(7)] }, compiled("films"), pro)).toBe(pro);
+    expect(own({}, books, pro)).toBe(pro);
+    expect(own({}, books, books)).toBe(books);
+  });
+
+  test("are those of all consumers with the same ones, and of no others, where counters share cells", () => {
+    const overrides = { books: [daily(7)] };
+    const owners = own(overrides).limits.map(({ owner }) => owner);
+    expect(owners).toEqual([
+      "plan pro",
+      'consumer {"books":[{"name":"daily","algorithm":"fixed-window","quota":7,"window":"1d"}]}',
+    ]);
+  });
+
+  test("may hold for a lifetime in a policy that the whole cluster counts", () => {
+    const forever = compiled("books", { plans: { free: [daily(10, { window: "lifetime" })] } });
+    expect(quotas({ books: [daily(99, { window: "lifetime" })] }, forever, forever)).toEqual([["daily", 99]]);
+  });
+
+  test("go by the time zones that are known", () => {
+    const inUtc = compiled("books", { plans: { free: [daily(10, { window: "day" })] } });
+    const overrides = { books: [daily(99, { window: "day", timezone: "Asia/Tokyo" })] };
+    expect(quotas(overrides, inUtc, inUtc)).toEqual([["daily", 10]]);
+    expect(quotas(overrides, inUtc, inUtc, { "Asia/Tokyo": [[0, 540]] })).toEqual([["daily", 99]]);
+  });
+});
+
+describe("the plan's limits hold", () => {
+  test.each([
+    ["an algorithm that this version does not know", [daily(7, { algorithm: "next-year" })]],
+    ["a field that this version does not know", [daily(7, { more: 1 })]],
+    ["no limits", []],
+    ["something else than a list", "daily"],
+  ])("for a consumer with %s", (_, limits) => {
+    expect(own({ books: limits })).toBe(pro);
+  });
+
+  test("in a policy that is called like what every object has", () => {
+    const policy = compiled("constructor");
+    expect(own({}, policy, policy)).toBe(policy);
+  });
+});
