@@ -7,43 +7,22 @@
 // therefore leaves nothing changed that is not its own.
 
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { durationKey, keptDurations } from "./test/runner/durations.ts";
 
 /** Starts the system, and expects nothing of the clock but what repeats. */
 const fuzzers = "test/fuzz/fuzz.test.ts";
 
-/** Beside which all others of their kind find room. */
-const longest = [
-  "parity/parity",
-  "control-plane/redis/redis",
-  "control-plane/storage/crashes",
-  "control-plane/storage/migrations",
-  "control-plane/storage/racing-writes",
-  "control-plane/storage/servers",
-  "control-plane/storage/connections",
-  "control-plane/storage/full-disk",
-  "control-plane/push/passed-orders",
-  "control-plane/push/several-control-planes",
-  "control-plane/bodies/hostile-bodies",
-  "fuzz/fuzz",
-  "e2e/outages",
-  "e2e/redis-cluster",
-  "e2e/worked-cases",
-  "e2e/response-bytes",
-  "e2e/edited-under-load",
-  "e2e/several-control-planes",
-  "clients/outages",
-  "clients/worked-cases",
-  "rls/exactness",
-];
-
+/** The longest first: beside them all others of their kind find room. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const durations = keptDurations();
+    const secondsOf = ({ project, moduleId }: TestSpecification) =>
+      durations[durationKey(project.name, relative(import.meta.dirname, moduleId))] ?? 0;
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification) => longest.some((name) => moduleId.endsWith(`/${name}.test.ts`));
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    return sorted.sort((a, b) => secondsOf(b) - secondsOf(a));
   }
 }
 
@@ -66,7 +45,7 @@ export default defineConfig({
         test: {
           name: "units",
           include: [
-            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console}/**/*.test.ts",
+            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console,runner}/**/*.test.ts",
           ],
           exclude: [fuzzers],
           testTimeout: 30_000,
