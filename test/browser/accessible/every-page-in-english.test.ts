@@ -1,0 +1,3 @@
+import { everyPageIsAccessible } from "./every-page.ts";
+
+everyPageIsAccessible("en", "en", "Gateways");
