@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { requireGatewayBuild } from "../launch/gateway-build.ts";
+import { requireSystemPackages } from "../launch/system-packages.ts";
 import { callerOf } from "../test/fixtures/clients/check-api-client.ts";
 import { ask } from "../test/fixtures/clients/requests.ts";
 import { freePort } from "../test/fixtures/servers/free-ports.ts";
@@ -49,6 +50,7 @@ const caller = { app: "default", token: "a-token-of-the-bench" };
 const seconds = 4;
 const rounds = 3;
 
+await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
 await requireGatewayBuild();
 const redis = new RedisServer(await freePort());
 await redis.start();

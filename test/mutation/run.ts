@@ -6,6 +6,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
 import { projectDir } from "../../launch/settings.ts";
 import { fail, runStep, SetupError, say } from "../../launch/step.mjs";
+import { requireSystemPackages } from "../../launch/system-packages.ts";
 import { mutateGateway } from "./gateway/gateway-half.ts";
 import { printScores, type Report } from "./scores.ts";
 
@@ -16,6 +17,7 @@ const here = import.meta.dirname;
 const reportFile = join(projectDir, "dist/mutation/report.json");
 
 try {
+  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   await install();
   const files = process.argv.slice(2).filter((argument) => !argument.startsWith("-"));
   const options = process.argv.slice(2).filter((argument) => argument.startsWith("-"));

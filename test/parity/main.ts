@@ -2,10 +2,12 @@
 // compared. With --break, one line is broken in all but Node, and the run succeeds if the break is found. See README.md here.
 
 import { requireGatewayBuild } from "../../launch/gateway-build.ts";
+import { requireSystemPackages } from "../../launch/system-packages.ts";
 import { build } from "./build.ts";
 import { type Command, readCommand, runCommand, UsageError } from "./command.ts";
 
 const command = readOrExit();
+await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
 await requireGatewayBuild();
 const built = await build(command.broken, command.options.runtimes);
 try {

@@ -11,7 +11,7 @@ import { requireGatewayBuild } from "../../launch/gateway-build.ts";
 import { readSettings } from "../../launch/settings.ts";
 import { fail, SetupError, say } from "../../launch/step.mjs";
 import { requireSystemPackages } from "../../launch/system-packages.ts";
-import { startBusyLoops } from "./busy-loops.ts";
+import { BusyLoops } from "../fixtures/clients/busy-loops.ts";
 import { keepDurations } from "./durations.ts";
 import type { FileReport, RunReport } from "./file-report.ts";
 import { type Counts, failedFiles, mostSecondChances, outcomeOf } from "./outcome.ts";
@@ -31,17 +31,16 @@ try {
   await requireSystemPackages("test", readSettings(process.env).nginx);
   await requireGatewayBuild();
   await requireConsoleBuild();
-  const endBusyLoops = startBusyLoops(busy);
+  const busyLoops = await BusyLoops.start(busy);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.once(signal, () => {
-      endBusyLoops();
       endSuites();
       process.exit(1);
     });
   }
   const { reports, others } = await allSuites(forVitest);
   const second = await secondChance(failedFiles(reports));
-  endBusyLoops();
+  await busyLoops.stop();
   if (keep) keepDurations(reports.flatMap(({ files }) => files));
   const { passed, failed, paragraphs } = outcomeOf(reports, second, others);
   for (const text of paragraphs) say(text);
