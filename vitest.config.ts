@@ -82,7 +82,7 @@ export default defineConfig({
           ...ofTheSystem,
           name: "clients",
           include: ["test/{clients,rls}/**/*.test.ts"],
-          maxWorkers: Math.max(2, availableParallelism()),
+          maxWorkers: threeAtOnce.maxWorkers,
           sequence: { groupOrder: 2 },
         },
       },

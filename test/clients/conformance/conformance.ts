@@ -5,11 +5,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { freePort } from "../fixtures/servers/free-ports.ts";
-import { type Command, Driver } from "./driver.ts";
-import { type Exchange, type Response, ScriptedGateway, token } from "./scripted-gateway.ts";
+import { freePort } from "../../fixtures/servers/free-ports.ts";
+import { type Command, Driver } from "../driver.ts";
+import { type Exchange, type Response, ScriptedGateway, token } from "../scripted-gateway.ts";
 
-export interface Case {
+interface Case {
   readonly name: string;
   readonly client?: object;
   /** Default: listening. */
@@ -34,9 +34,9 @@ interface Step {
 
 /** Much longer than any case takes. */
 const caseMs = 30_000;
-const directory = resolve(import.meta.dirname, "../../clients/conformance");
+const directory = resolve(import.meta.dirname, "../../../clients/conformance");
 
-export const suites = readdirSync(directory)
+const suites = readdirSync(directory)
   .filter((name) => name.endsWith(".json"))
   .map((name) => ({
     subject: name.replace(".json", ""),
@@ -62,8 +62,14 @@ function started(build: () => Promise<Command>): Parts {
   return parts;
 }
 
+/** Holds a client against everything that is here. Each client is a file of its own, so that they are tested side by side. */
+export function isHeldAgainstAllCases(driver: () => Promise<Command>): void {
+  conforms(driver);
+  describe("many calls at once", () => shares(driver));
+}
+
 /** Holds a client against every case. */
-export function conforms(build: () => Promise<Command>): void {
+function conforms(build: () => Promise<Command>): void {
   const parts = started(build);
 
   describe.each(suites)("$subject", ({ cases }) => {
@@ -72,7 +78,7 @@ export function conforms(build: () => Promise<Command>): void {
 }
 
 /** Cases of many calls at once, which may share requests as they like within bounds. */
-export function shares(build: () => Promise<Command>): void {
+function shares(build: () => Promise<Command>): void {
   const parts = started(build);
 
   const allowed = { policy: "p", allowed: true, limit: 10, remaining: 9, retryAfter: 0, resetAfter: 1 };

@@ -1,0 +1,4 @@
+import { goDriver } from "../go-driver.ts";
+import { isHeldAgainstAllCases } from "./conformance.ts";
+
+isHeldAgainstAllCases(goDriver);
