@@ -3,7 +3,9 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
+import { maxBodyBytes, maxDepth, maxFields, maxManyBytes, maxValues } from "../../control-plane/src/bodies/bounds.ts";
 import { boundsOf } from "../../control-plane/src/bounds/bounds.ts";
+import { ownNewestStep } from "../../control-plane/src/storage/schema/migrations.ts";
 import { algorithms, limitsShape, policyShape } from "../../limiter/src/document/policy-shape.ts";
 import type { Field, Shape } from "../../limiter/src/document/shape.ts";
 import { protocolVersion } from "../../limiter/src/protocol/push-messages.ts";
@@ -168,6 +170,21 @@ it("docs/rest.md has the bounds of an app", () => {
     namesIn(names).map((name, i) => [name, Number(usual.replace(/ \(.*/, "").split(", ")[i]?.replaceAll(",", ""))]),
   );
   expect(Object.fromEntries(documented)).toEqual(bounds);
+});
+
+it("docs/rest.md has the bounds of a body", () => {
+  const table = section("docs/rest.md", "## Request bodies");
+  const mib = maxManyBytes / 1024 / 1024;
+  expect(table).toContain(
+    `| size | at most ${maxBodyBytes / 1024} KiB; [many policies at once](#many-policies-at-once) at most ${mib} MiB |`,
+  );
+  expect(table).toContain(`at most ${maxDepth} deep |`);
+  expect(table).toContain(`at most ${maxFields.toLocaleString("en")} in one object`);
+  expect(table).toContain(`| values | at most ${maxValues.toLocaleString("en")} in all |`);
+});
+
+it("docs/operations.md shows the newest schema of the database", () => {
+  expect(read("docs/operations.md")).toContain(`(up to schema ${ownNewestStep})`);
 });
 
 it("docs/operations.md says which version the push protocol has", () => {
