@@ -1,4 +1,4 @@
-// Four kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
+// Five kinds of tests, one kind after the other. Units compute: as many files at once as there are processors. Those of
 // the system mostly wait, and have time: three files at once, each with servers of its own. Among them are those of databases:
 // some of the system's again, each on a server for all files. Those of the clients build them and ask by them. Those that measure
 // start the whole system and count what happens within a second, or measure how long something took: one file at a time.

@@ -44,6 +44,7 @@ import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 export { bodyTooLarge } from "./check-api/post.ts";
 export { metrics } from "./private/metrics.ts";
 export { endRequest as log } from "./request/request-state.ts";
+export { headers } from "./respond/service-headers.ts";
 
 suitDecisions();
 

@@ -28,6 +28,7 @@ const operatorsOwn = [
   "http",
   "keepalive",
   "listen",
+  "map",
   "pid",
   "proxy_http_version",
   "proxy_pass",
@@ -50,6 +51,7 @@ function directivesOf(config: string): Set<string> {
   const statements = config
     .replace(/#.*$/gm, "")
     .replace(/(\w+_by_lua_block)\s*\{[^}]*\}/g, "$1;")
+    .replace(/\bmap [^{]*\{[^}]*\}/g, "map;")
     .replace(/"[^"]*"/g, "x")
     .replace(/\$\{(\w+)\}/g, (_, name: string) => filledIn[name] ?? "x")
     .split(/[;{}]/)

@@ -202,3 +202,58 @@ it("shows units out on lease as used, even if the bucket would have refilled", a
   await system.redis?.command("DEL", ledger);
   expect((await counter("GET", name)).limits).toMatchObject([{ used: 0, remaining: 1000 }]);
 });
+
+describe("a policy that is deleted and put again under its name", () => {
+  it.each([{}, { scope: "cluster" }, { scope: "cluster", consistency: "leased" }])(
+    "goes on with its counters: %j",
+    async (terms) => {
+      const name = ["again", ...Object.values(terms)].join("-");
+      const policy = {
+        ...terms,
+        name,
+        match: { paths: [`/${name}`] },
+        key: ["ip", "header:x-user"],
+        limits: [{ name: "only", algorithm: "fixed-window", quota: 2, window: "366d" }],
+      };
+      const statuses = async () => [await statusAt(0, `/${name}`), await statusAt(0, `/${name}`)];
+      await system.put(policy);
+      expect(await statuses()).toEqual([200, 200]);
+      expect((await system.api("DELETE", `/apps/default/policies/${name}?wait=5s`)).status).toBe(200);
+      expect(await statuses()).toEqual([200, 200]);
+      await system.put(policy);
+      expect(await statuses()).toEqual([429, 429]);
+      await counter("DELETE", name);
+      expect(await statuses()).toEqual([200, 200]);
+    },
+  );
+
+  it("counts anew under another name of its limit", async () => {
+    const policy = (limit: string) => ({
+      name: "renamed-limit",
+      match: { paths: ["/renamed-limit"] },
+      limits: [{ name: limit, algorithm: "fixed-window", quota: 1, window: "366d" }],
+    });
+    await system.put(policy("first"));
+    expect(await statusAt(0, "/renamed-limit")).toBe(200);
+    await system.api("DELETE", "/apps/default/policies/renamed-limit?wait=5s");
+    await system.put(policy("second"));
+    expect(await statusAt(0, "/renamed-limit")).toBe(200);
+  });
+});
+
+it("an app that is deleted and made again goes on with the counters of its policies", async () => {
+  const makeApp = async () => {
+    expect((await system.api("PUT", "/apps/again", { realm: { paths: ["/app-again"] } })).status).toBe(201);
+    const policy = {
+      match: { paths: ["/app-again"] },
+      limits: [{ algorithm: "fixed-window", quota: 1, window: "366d" }],
+    };
+    expect((await system.api("PUT", "/apps/again/policies/only?wait=5s", policy)).status).toBe(201);
+  };
+  await makeApp();
+  expect(await statusAt(0, "/app-again")).toBe(200);
+  expect((await system.api("DELETE", "/apps/again/policies/only?wait=5s")).status).toBe(200);
+  expect((await system.api("DELETE", "/apps/again?wait=5s")).status).toBe(200);
+  await makeApp();
+  expect(await statusAt(0, "/app-again")).toBe(429);
+});

@@ -22,6 +22,7 @@ beforeAll(async () => {
       perPart("query", "query:user"),
       perPart("sub", "jwt:sub"),
       perPart("realm", "jwt:realm.id"),
+      { ...perPart("several", "header:x-tenant"), key: ["header:x-tenant", "header:x-user"], onMissingKey: "shared" },
     ],
   });
 });
@@ -123,5 +124,23 @@ describe("a claim of a token", () => {
       expect([shown, await countOf("/sub", line)]).toEqual([shown, undefined]);
     }
     expect(gateway.log).not.toMatch(/passed without a decision|lua entry thread aborted/);
+  });
+});
+
+describe("a key of several parts with onMissingKey: shared", () => {
+  const tenant = (name: string) => `X-Tenant: ${name}`;
+
+  it("counts a request without a part together with those that lack it too and have the same other parts", async () => {
+    expect(await countOf("/several", tenant("acme"))).toBe(1);
+    expect(await countOf("/several", tenant("acme"), "X-User: ")).toBe(2);
+    expect(await countOf("/several", tenant("acme"), "X-User: ann")).toBe(1);
+    expect(await countOf("/several", tenant("other"))).toBe(1);
+  });
+
+  it("keeps requests apart that lack different parts, and those that lack all", async () => {
+    expect(await countOf("/several", "X-User: eve")).toBe(1);
+    expect(await countOf("/several", tenant("eve"))).toBe(1);
+    expect(await countOf("/several")).toBe(1);
+    expect(await countOf("/several")).toBe(2);
   });
 });

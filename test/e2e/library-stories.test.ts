@@ -199,7 +199,10 @@ const stories: Readonly<Record<string, () => void>> = {
 
   maintenance: () => {
     it("closes a service for everybody but an exempt network, until it is off", async () => {
-      const policy = { name: "closed", template: "maintenance", match: { paths: ["/shop", "/shop/*"] } };
+      const template = { name: "closed", template: "maintenance", match: { paths: ["/shop", "/shop/*"] } };
+      await system.put(template);
+      expect((await send("/shop", { from: "127.0.0.1" })).status).toBe(503);
+      const policy = { ...template, exempt: { cidrs: ["127.0.0.1"] } };
       await system.put(policy);
       const visitor = { from: "127.0.0.12" };
       for (const path of ["/shop", "/shop/books"]) {

@@ -1,12 +1,20 @@
 // Tests what a client sees in RateLimit and X-RateLimit-* when others set them too: the service, other Lua of the same nginx,
 // and nginx's own redirects, by which a request may be decided twice.
 
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 let gateway: LoneGateway;
-afterEach(() => gateway?.stop());
+let service: Server | undefined;
+afterEach(async () => {
+  service?.close();
+  service?.closeAllConnections();
+  service = undefined;
+  await gateway?.stop();
+});
 
 const limitOf = (name: string, quota: number) => ({
   name,
@@ -102,7 +110,7 @@ describe("a request that is decided twice", () => {
 });
 
 describe("headers of the same name", () => {
-  const service = `location /service {
+  const location = `location /service {
     content_by_lua_block {
       ngx.header["RateLimit"] = '"theirs";r=1;t=1'
       ngx.header["X-RateLimit-Remaining"] = "1"
@@ -116,7 +124,7 @@ describe("headers of the same name", () => {
 
   it("come from the service as well, unless nginx.conf hides them", async () => {
     const hides = "proxy_hide_header RateLimit; proxy_hide_header X-RateLimit-Remaining;";
-    await start(`${service} ${passes("/both", "")} ${passes("/ours", hides)}`, [
+    await start(`${location} ${passes("/both", "")} ${passes("/ours", hides)}`, [
       limitOf("both", 5),
       limitOf("ours", 5),
     ]);
@@ -143,5 +151,71 @@ describe("headers of the same name", () => {
     );
     expect((await headersOf("/later"))["ratelimit"]).toBe("theirs");
     expect((await headersOf("/before"))["ratelimit"]).toMatch(/^theirs, "before";r=4;t=\d+$/);
+  });
+});
+
+describe("a service that has limits of its own, behind nginx.conf", () => {
+  const theirs = {
+    "ratelimit-policy": '"theirs";q=7;w=60',
+    ratelimit: '"theirs";r=6;t=60',
+    "x-ratelimit-limit": "7",
+    "x-ratelimit-remaining": "6",
+    "x-ratelimit-reset": "60",
+  };
+
+  /** Answers with its own headers, and with the status that the path ends with. */
+  async function startBehind(env: NodeJS.ProcessEnv = {}): Promise<void> {
+    const listening = createServer(({ url = "" }, response) => {
+      response.writeHead(Number(/\d{3}$/.exec(url)?.[0] ?? 200), theirs).end("answer");
+    });
+    service = listening;
+    await new Promise<void>((resolve) => listening.listen(0, "127.0.0.1", resolve));
+    const { port } = listening.address() as AddressInfo;
+    gateway = await LoneGateway.start({
+      policies: [limitOf("ours", 5), { ...limitOf("shadow", 5), mode: "shadow" }],
+      env: { SLUICE_UPSTREAM: `http://127.0.0.1:${port}`, ...env },
+    });
+  }
+
+  it("keeps its headers where no policy decides, with every status", async () => {
+    await startBehind();
+    for (const path of ["/undecided", "/undecided/404", "/undecided/429", "/undecided/503"]) {
+      expect(await headersOf(path), path).toMatchObject(theirs);
+    }
+  });
+
+  it("keeps its headers where a policy only watches", async () => {
+    await startBehind();
+    expect(await headersOf("/shadow")).toMatchObject(theirs);
+  });
+
+  it("has all of them replaced where a policy decides", async () => {
+    await startBehind();
+    const ours = {
+      "ratelimit-policy": expect.stringMatching(/^"ours";q=5;w=\d+$/),
+      ratelimit: expect.stringMatching(/^"ours";r=\d;t=\d+$/),
+      "x-ratelimit-limit": "5",
+      "x-ratelimit-remaining": expect.stringMatching(/^\d$/),
+      "x-ratelimit-reset": expect.stringMatching(/^\d+$/),
+    };
+    for (const path of ["/ours", "/ours/404"]) expect(await headersOf(path), path).toMatchObject(ours);
+  });
+
+  it("has those replaced too that SLUICE_HEADERS leaves out", async () => {
+    for (const [style, absent] of [
+      ["legacy", "ratelimit"],
+      ["ietf", "x-ratelimit-limit"],
+    ] as const) {
+      await startBehind({ SLUICE_HEADERS: style });
+      expect(await headersOf("/ours"), style).not.toHaveProperty(absent);
+      expect((await headersOf("/undecided"))[absent], style).toBe(theirs[absent]);
+      service?.close();
+      await gateway.stop();
+    }
+  });
+
+  it("keeps its headers with SLUICE_HEADERS=none, because Sluice sets none", async () => {
+    await startBehind({ SLUICE_HEADERS: "none" });
+    expect(await headersOf("/ours")).toMatchObject(theirs);
   });
 });

@@ -6,9 +6,9 @@ export const expectations: Readonly<Record<string, string>> = {
   "at least {}, for two requests: a lease for one saves no call to Redis":
     "至少 {}（两个请求）：只够一个请求的租约不能节省 Redis 调用",
   "at least {}, what refills in {}": "至少 {}，即 {} 内补充的数量",
-  "at most {}, the burst": "至多 {}（burst 的值）",
-  "at most {}, what refills in a hundred years, where there is initial or warmUp":
-    "至多 {}，即一百年内补充的数量（设置了 initial 或 warmUp 时）",
+  "an integer from 0 to {}, the burst": "0 到 {}（burst 的值）的整数",
+  "an integer from {} to {}, what refills in a hundred years, where there is initial or warmUp":
+    "{} 到 {}（一百年内补充的数量，设置了 initial 或 warmUp 时）的整数",
   "at most {}, the max": "至多 {}（max 的值）",
   "at most {}, which is all that {} ever holds": "至多 {}，这是 {} 的最大容量",
   "a cost that is known before the response": "在响应之前已知的消耗量",
@@ -21,9 +21,9 @@ export const expectations: Readonly<Record<string, string>> = {
   "a duration, where response-bytes are the cost": "一个时长（以 response-bytes 为消耗量时）",
   "a duration: only fixed-window can have a lifetime": "一个时长：只有 fixed-window 可以使用 lifetime",
   "a duration: only fixed-window can have a window of the calendar": "一个时长：只有 fixed-window 可以使用日历窗口",
-  "a day from {} to {}": "{} 到 {} 之间的某一天",
+  "an integer from {} to {}, the day": "{} 到 {} 的整数，即某一天",
   'a month and a day, like "04-06"': '月和日，例如 "04-06"',
-  "{} (Monday) to {} (Sunday)": "{}（星期一）到 {}（星期日）",
+  "an integer from {} (Monday) to {} (Sunday)": "{}（星期一）到 {}（星期日）的整数",
   "nothing: only windows of {} go by a time zone": "不填：只有 {} 窗口使用时区",
   "nothing: only a week, a month or a year has one": "不填：只有周、月或年的窗口有起始日",
   "nothing: each {} begins with its first moment": "不填：每个 {} 都从其最初时刻开始",
@@ -60,6 +60,7 @@ export const expectations: Readonly<Record<string, string>> = {
   'a path beginning with "/", in normal form; "*" only as its last character, for a prefix; or "~" and a regular expression':
     '以 "/" 开头的规范路径；"*" 只能是最后一个字符，表示前缀；或 "~" 加正则表达式',
   'a path beginning with one "/", without ".." and %00': '以一个 "/" 开头、不含 ".." 和 %00 的路径',
+  'a time from "{}" to "{}", another than from': '"{}" 到 "{}" 的时间，且与 from 不同',
   'a time from "{}" to "{}"': '"{}" 到 "{}" 的时间',
   'a time zone, like "Europe/Berlin"': '时区，例如 "Europe/Berlin"',
   'a value, "*" for any, or the beginning of a value and "*", of at most {} bytes':
@@ -99,8 +100,7 @@ export const expectations: Readonly<Record<string, string>> = {
   "the name of one of the policy's limits": "该策略的某个限制的名称",
   "the window of {} divided by a whole number from 1 to {}": "窗口 {} 除以 1 到 {} 的整数",
   "token-bucket, fixed-window or sliding-window": "token-bucket、fixed-window 或 sliding-window",
-  "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost":
-    "token-bucket、fixed-window、sliding-window 或 sliding-log（以 response-bytes 为消耗量时）",
+  "one of {}, where response-bytes are the cost": "以下之一：{}（以 response-bytes 为消耗量时）",
   "true or false": "true 或 false",
   '"{}", as of the policy\'s limit of that name': '"{}"，与策略中同名的限制相同',
   '"header:NAME", "request-bytes" or "response-bytes"': '"header:名称"、"request-bytes" 或 "response-bytes"',

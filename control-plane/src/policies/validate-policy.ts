@@ -59,17 +59,19 @@ export function validatePut(
   const warnings =
     validation.policy === undefined ? [] : [...realmWarnings(context.app), ...warningsOf(validation.policy).map(asPut)];
   if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
-  const given = named["name"];
-  if (name !== undefined && given !== name && !problems.some(({ path }) => path === "name")) {
-    problems.push({
-      path: "name",
-      expected: `${JSON.stringify(name)}, as in the URL, or nothing`,
-      got: describeValue(given),
-    });
+  // Both know better than the shape of the document what the field may be here.
+  const replaceProblem = (problem: Problem) => {
+    const at = problems.findIndex(({ path }) => path === problem.path);
+    problems.splice(at < 0 ? problems.length : at, 1, problem);
+  };
+  const { name: given, scope } = named;
+  if (name !== undefined && given !== name) {
+    const expected = `${JSON.stringify(name)}, as in the URL, or nothing`;
+    replaceProblem({ path: "name", expected, got: describeValue(given) });
   }
-  if (named["scope"] === "cluster" && !redisIsSet) {
+  if (scope !== undefined && scope !== "node" && !redisIsSet) {
     const expected = "node: cluster needs Redis, and SLUICE_REDIS_URL is not set";
-    problems.push(asPut({ path: "scope", expected, got: '"cluster"' }));
+    replaceProblem(asPut({ path: "scope", expected, got: describeValue(scope) }));
   }
   problems.push(...unknownTimezones(named, "", new Set(problems.map(({ path }) => path))));
   return { document: named, resolved: resolution.document, problems, warnings };

@@ -125,6 +125,8 @@ export default async function appRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary: "Delete an app without policies, templates and lists of networks, with its bans and tokens",
+        description:
+          "The counters stay until they expire. An app of the same name, with policies of the same names, goes on counting where they are.",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),

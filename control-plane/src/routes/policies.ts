@@ -170,6 +170,8 @@ export default async function policyRoutes(
       schema: {
         tags,
         summary: "Delete a policy, with the bans of its keys",
+        description:
+          "The counters stay until they expire. A policy that is put again under this name, with limits of the same names, algorithms and windows, goes on counting where they are: reset the counters of the keys that are to begin anew.",
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change" }),

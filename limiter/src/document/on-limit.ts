@@ -2,8 +2,8 @@
 
 import { emptyTable } from "../basics/table.ts";
 import { parseDuration } from "./duration.ts";
-import { addProblem, type Findings } from "./problems.ts";
-import type { Shape } from "./shape.ts";
+import { type Findings, replaceProblem } from "./problems.ts";
+import { fieldNames, type Shape } from "./shape.ts";
 
 export type OnLimit = Reject | Delay | Degrade | Tag;
 
@@ -121,6 +121,8 @@ export const onLimitShape: Shape & { kind: "record" } = {
   },
 };
 
+export const onLimitFields = fieldNames(onLimitShape);
+
 const degradations = ["uri", "location", "response", "header"];
 
 const fieldsOfActions = emptyTable<readonly string[]>();
@@ -129,27 +131,32 @@ fieldsOfActions["delay"] = ["status", "body", "headers", "maxDelay", "maxWaiting
 fieldsOfActions["degrade"] = degradations;
 fieldsOfActions["tag"] = ["header"];
 
+/** Returns the fields that an action has besides its name; undefined: there is no such action. */
+export function fieldsOfAction(action: unknown): readonly string[] | undefined {
+  return typeof action === "string" ? fieldsOfActions[action] : undefined;
+}
+
 /** Checks the rules between its fields. @param onLimit of the right shape, or reported already */
 export function checkOnLimit(onLimit: Json, findings: Findings): void {
   const action = onLimit["action"] ?? "reject";
-  const own = typeof action === "string" ? fieldsOfActions[action] : undefined;
+  const own = fieldsOfAction(action);
   if (own === undefined) return;
   for (const name in onLimitShape.fields) {
     if (name !== "action" && onLimit[name] !== undefined && !own.includes(name)) {
-      addProblem(findings, { path: `onLimit.${name}`, expected: `nothing: ${action} has no ${name}`, got: "one" });
+      replaceProblem(findings, { path: `onLimit.${name}`, expected: `nothing: ${action} has no ${name}`, got: "one" });
     }
   }
   if (action === "delay" && onLimit["maxDelay"] === undefined) {
-    addProblem(findings, { path: "onLimit.maxDelay", expected: "how long a request may wait", got: "nothing" });
+    replaceProblem(findings, { path: "onLimit.maxDelay", expected: "how long a request may wait", got: "nothing" });
   }
   if (action === "tag" && onLimit["header"] === undefined) {
-    addProblem(findings, { path: "onLimit.header", expected: "the header to send upstream", got: "nothing" });
+    replaceProblem(findings, { path: "onLimit.header", expected: "the header to send upstream", got: "nothing" });
   }
   if (action !== "degrade") return;
   const given = degradations.filter((name) => onLimit[name] !== undefined);
   if (given.length === 1) return;
   const got = given.length === 0 ? "none of them" : given.join(", ");
-  addProblem(findings, { path: "onLimit", expected: `one of ${degradations.join(", ")}`, got });
+  replaceProblem(findings, { path: "onLimit", expected: `one of ${degradations.join(", ")}`, got });
 }
 
 /** @param onLimit without problems */

@@ -9,7 +9,7 @@ import { calendarUnits, parseMonthAndDay } from "./calendar.ts";
 import { parseCostOrigin } from "./cost.ts";
 import { onLimitShape } from "./on-limit.ts";
 import { days, parseTimeOfDay } from "./schedule.ts";
-import type { Shape } from "./shape.ts";
+import { fieldNames, type Shape } from "./shape.ts";
 
 export const maxPathBytes = 1024;
 export const maxTimezoneBytes = 64;
@@ -27,7 +27,7 @@ export const most = {
 };
 
 export const nameRule = "a name of a-z, 0-9 and -, beginning with a letter or digit, at most 63 long";
-const maxUnits = 2147483648;
+export const maxUnits = 2147483648;
 
 const name: Shape & { kind: "text" } = { kind: "text", expected: nameRule, maxBytes: 63, accepts: isName };
 
@@ -35,33 +35,31 @@ export { name as nameShape };
 
 export const unitsShape: Shape & { kind: "integer" } = { kind: "integer", min: 1, max: maxUnits };
 
-const cost: Shape = {
-  kind: "either",
-  of: [
-    unitsShape,
-    {
-      kind: "record",
-      fields: {
-        from: {
-          shape: {
-            kind: "text",
-            expected: '"header:NAME", "request-bytes" or "response-bytes"',
-            maxBytes: 300,
-            accepts: (text) => parseCostOrigin(text) !== undefined,
-          },
-          description:
-            "Where a request says what it costs: a header, the length of its body in bytes, or that of the response's, which is settled when it has been sent.",
-          required: true,
-        },
-        default: { shape: unitsShape, description: "The cost of a request that does not say.", default: 1 },
-        max: {
-          shape: unitsShape,
-          description: "The most that a request may cost. Absent: what the smallest of the limits ever holds.",
-        },
+const costSource: Shape & { kind: "record" } = {
+  kind: "record",
+  fields: {
+    from: {
+      shape: {
+        kind: "text",
+        expected: '"header:NAME", "request-bytes" or "response-bytes"',
+        maxBytes: 300,
+        accepts: (text) => parseCostOrigin(text) !== undefined,
       },
+      description:
+        "Where a request says what it costs: a header, the length of its body in bytes, or that of the response's, which is settled when it has been sent.",
+      required: true,
     },
-  ],
+    default: { shape: unitsShape, description: "The cost of a request that does not say.", default: 1 },
+    max: {
+      shape: unitsShape,
+      description: "The most that a request may cost. Absent: what the smallest of the limits ever holds.",
+    },
+  },
 };
+
+export const costFields = fieldNames(costSource);
+
+const cost: Shape = { kind: "either", of: [unitsShape, costSource] };
 
 export const algorithms: readonly string[] = [
   "token-bucket",
@@ -81,6 +79,11 @@ export const lifetime = "lifetime";
 export const limitWindow: Shape = {
   kind: "either",
   of: [limitDuration, { kind: "choice", of: [lifetime, ...calendarUnits] }],
+};
+
+export const windowButForLifetime: Shape = {
+  kind: "either",
+  of: [limitDuration, { kind: "choice", of: calendarUnits }],
 };
 
 /** The zone's name is checked only for its spelling. The control plane knows whether there is such a zone. */
@@ -105,7 +108,7 @@ export const anchor: Shape = {
   ],
 };
 
-const limit: Shape = {
+const limit: Shape & { kind: "record" } = {
   kind: "record",
   fields: {
     name: { shape: name, description: "Unique in its policy; part of the stored key.", default: "default" },
@@ -163,6 +166,8 @@ const limit: Shape = {
     },
   },
 };
+
+export const limitFields = fieldNames(limit);
 
 const limits: Shape = { kind: "list", of: limit, minItems: 1, maxItems: most.limits };
 
@@ -253,7 +258,7 @@ const schedule: Shape = {
               required: true,
             },
             to: {
-              shape: timeOfDay('a time from "00:00" to "24:00"', 1440),
+              shape: timeOfDay('a time from "00:00" to "24:00", another than from', 1440),
               description: "When it is off again: on the next day, where that is not after from.",
               required: true,
             },
@@ -384,7 +389,8 @@ export const policyShape: Shape & { kind: "record" } = {
     },
     onMissingKey: {
       shape: { kind: "choice", of: ["skip", "deny", "shared"] },
-      description: "What happens when an attribute of the key is absent or empty.",
+      description:
+        "What happens when an attribute of the key is absent or empty. skip: the policy does not apply; deny: the request is answered 403; shared: the attribute counts as empty, beside the other parts of the key.",
       default: "skip",
     },
     limits: {

@@ -25,6 +25,14 @@ export function addProblem(findings: Findings, problem: Problem): void {
   else findings.more += 1;
 }
 
+/** Replaces an earlier problem of the same field: rules between fields know better than shapes what the field may be. */
+export function replaceProblem(findings: Findings, problem: Problem): void {
+  const { problems } = findings;
+  const earlier = problems.findIndex(({ path }) => path === problem.path);
+  if (earlier >= 0) problems[earlier] = problem;
+  else addProblem(findings, problem);
+}
+
 /** Returns how many problems were found, including those that are not listed. */
 export function problemCount({ problems, more }: Findings): number {
   return problems.length + more;

@@ -34,3 +34,10 @@ export interface Field {
   /** The value of an absent field, as JSON. */
   readonly default?: string | number | readonly string[];
 }
+
+/** Lua has no order of fields. */
+export function fieldNames({ fields }: Shape & { kind: "record" }): string[] {
+  const names: string[] = [];
+  for (const name in fields) names.push(name);
+  return names;
+}

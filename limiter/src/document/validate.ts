@@ -14,23 +14,27 @@ import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
 import { calendarUnits, longestWindowUs, parseMonthAndDay } from "./calendar.ts";
 import { type CostSource, parseCostOrigin } from "./cost.ts";
 import { parseDuration } from "./duration.ts";
-import { checkOnLimit, onLimitFrom } from "./on-limit.ts";
+import { checkOnLimit, fieldsOfAction, onLimitFields, onLimitFrom } from "./on-limit.ts";
 import type { Exempt, Mode, Override, Plans, Policy } from "./policy.ts";
 import {
   algorithms,
-  anchor,
+  anchor as anchorShape,
   byConsumer,
+  costFields,
   initialShape,
   isName,
   lifetime,
   limitDuration,
+  limitFields,
   limitWindow,
   maxPathBytes,
+  maxUnits,
   most,
   policyShape,
   unitsShape,
+  windowButForLifetime,
 } from "./policy-shape.ts";
-import { addProblem, type Findings, listProblems, noFindings, type Problem } from "./problems.ts";
+import { addProblem, type Findings, listProblems, noFindings, type Problem, replaceProblem } from "./problems.ts";
 import { days, parseTimeOfDay, type Schedule, type ScheduleWindow, utc } from "./schedule.ts";
 import type { Field, Shape } from "./shape.ts";
 
@@ -73,7 +77,20 @@ export function problemsOf(document: unknown): Problem[] {
     checkExempt(document, findings);
     checkSchedule(document["schedule"], findings);
     checkCost(document, findings);
-    if (isRecord(document["onLimit"])) checkOnLimit(document["onLimit"], findings);
+    if (isRecord(document["onLimit"])) {
+      const { onLimit } = document;
+      const ofAction = fieldsOfAction(onLimit["action"] ?? "reject");
+      if (ofAction !== undefined) {
+        reportUnknown(
+          onLimitFields,
+          onLimit,
+          "onLimit",
+          findings,
+          (name) => name === "action" || ofAction.includes(name),
+        );
+      }
+      checkOnLimit(onLimit, findings);
+    }
   }
   return listProblems(findings);
 }
@@ -140,8 +157,8 @@ function reportShape(shape: Shape, value: unknown, path: string, findings: Findi
 
 function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path: string, findings: Findings): void {
   const known: string[] = [];
-  for (const name in fields) known.push(name);
-  for (const name of known) {
+  for (const name in fields) {
+    known.push(name);
     const field = fields[name] as Field;
     const value = record[name];
     const inner = fieldPath(path, name);
@@ -149,15 +166,27 @@ function checkFields(fields: Readonly<Record<string, Field>>, record: Json, path
     else if (field.required === true)
       addProblem(findings, { path: inner, expected: expectation(field.shape), got: "nothing" });
   }
+  reportUnknown(known, record, path, findings, () => true);
+}
+
+/** @param isOffered whether a known field may be there, as far as the other fields of the record tell */
+function reportUnknown(
+  known: readonly string[],
+  record: Json,
+  path: string,
+  findings: Findings,
+  isOffered: (this: void, name: string) => boolean,
+): void {
   const unknown: string[] = [];
   for (const name in record) {
     if (!known.includes(name)) unknown.push(name);
   }
   if (unknown.length === 0) return;
   unknown.sort();
-  const expected = known.length === 0 ? "no such field" : `no such field; known here: ${known.join(", ")}`;
+  const offered = known.filter((name) => isOffered(name));
+  const expected = offered.length === 0 ? "no such field" : `no such field; known here: ${offered.join(", ")}`;
   for (const name of unknown) {
-    addProblem(findings, {
+    replaceProblem(findings, {
       path: fieldPath(path, shortLine(name)),
       expected,
       got: describeValue(record[name]),
@@ -196,7 +225,7 @@ function checkMatch(match: Json, findings: Findings): void {
       instructions += readRegex(path.slice(1)).node?.size ?? 0;
     }
     if (instructions > mostInstructions) {
-      addProblem(findings, {
+      replaceProblem(findings, {
         path: "match.paths",
         expected: `regular expressions of at most ${mostInstructions} steps together, repetitions written out`,
         got: `${instructions}`,
@@ -211,7 +240,7 @@ function checkMatch(match: Json, findings: Findings): void {
     const first = firstNames[lower];
     if (first === undefined) firstNames[lower] = name;
     else
-      addProblem(findings, {
+      replaceProblem(findings, {
         path: fieldPath("match.headers", shortLine(name)),
         expected: `a header that ${shortLine(first)} does not name already`,
         got: describeValue(name),
@@ -221,7 +250,6 @@ function checkMatch(match: Json, findings: Findings): void {
 
 /** Checks the rules between fields. Looks only at fields of the right type and length: the others are reported already. */
 function checkLimits(limits: readonly unknown[], path: string, document: Json, findings: Findings): void {
-  const cost = mostCostOf(document["cost"]);
   const firstAt = emptyTable<number>();
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i];
@@ -232,7 +260,7 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
       const earlier = firstAt[name];
       if (earlier === undefined) firstAt[name] = i;
       else
-        addProblem(findings, {
+        replaceProblem(findings, {
           path: `${inner}.name`,
           expected: `a name that ${path}[${earlier}] does not have`,
           got: describeValue(name),
@@ -240,17 +268,9 @@ function checkLimits(limits: readonly unknown[], path: string, document: Json, f
     }
     checkFieldsOfAlgorithm(limit, inner, findings);
     checkInitial(limit, inner, findings);
-    checkLifetime(limit, document, inner, findings);
+    checkWindow(limit, document, inner, findings);
     checkCalendar(limit, inner, findings);
     checkPrecision(limit, inner, findings);
-    const capacity = capacityOf(limit);
-    if (capacity !== undefined && cost.units > capacity) {
-      addProblem(findings, {
-        path: cost.path,
-        expected: `at most ${capacity}, which is all that ${inner} ever holds`,
-        got: describeValue(cost.units),
-      });
-    }
   }
 }
 
@@ -272,6 +292,27 @@ function listsOfLimits(document: Json): ListOfLimits[] {
   return lists;
 }
 
+/** Returns the limit that holds least; undefined if no limit says how much it holds. */
+function leastCapacity(document: Json): { units: number; path: string } | undefined {
+  let least: { units: number; path: string } | undefined;
+  const lists = listsOfLimits(document);
+  const { overrides } = document;
+  if (isListOf(overrides, most.overrides)) {
+    for (let i = 0; i < overrides.length; i++) {
+      const limits = isRecord(overrides[i]) ? (overrides[i] as Json)["limits"] : undefined;
+      if (isListOf(limits, most.limits)) lists.push({ limits, path: `overrides[${i}].limits` });
+    }
+  }
+  for (const { limits, path } of lists) {
+    for (let i = 0; i < limits.length; i++) {
+      const limit = limits[i];
+      const units = isRecord(limit) ? capacityOf(limit) : undefined;
+      if (units !== undefined && (least === undefined || units < least.units)) least = { units, path: `${path}[${i}]` };
+    }
+  }
+  return least;
+}
+
 /** Returns the limits that overrides change: with plans, those of the default plan. */
 function ownLimitsOf({ limits, plans, defaultPlan }: Json): unknown {
   return isRecord(plans) && typeof defaultPlan === "string" ? plans[defaultPlan] : limits;
@@ -280,30 +321,29 @@ function ownLimitsOf({ limits, plans, defaultPlan }: Json): unknown {
 function checkPlans(document: Json, findings: Findings): void {
   const { limits, plans, planBy, defaultPlan } = document;
   if (plans === undefined) {
-    if (limits === undefined) addProblem(findings, { path: "limits", expected: limitsOrPlans, got: "nothing" });
+    if (limits === undefined) replaceProblem(findings, { path: "limits", expected: limitsOrPlans, got: "nothing" });
     for (const field of ["planBy", "defaultPlan"]) {
       if (document[field] === undefined) continue;
-      addProblem(findings, { path: field, expected: "nothing, or plans", got: describeValue(document[field]) });
+      replaceProblem(findings, { path: field, expected: "nothing, or plans", got: describeValue(document[field]) });
     }
     return;
   }
   if (limits !== undefined) {
     const expected = "nothing: each of the plans has its limits";
-    addProblem(findings, { path: "limits", expected, got: describeValue(limits) });
+    replaceProblem(findings, { path: "limits", expected, got: describeValue(limits) });
   }
   if (planBy === undefined) {
-    addProblem(findings, { path: "planBy", expected: 'what names the plan, like "jwt:plan"', got: "nothing" });
+    replaceProblem(findings, { path: "planBy", expected: 'what names the plan, like "jwt:plan"', got: "nothing" });
   }
   if (planBy === byConsumer && isListOf(document["key"], most.keyParts) && document["key"].length === 0) {
     const expected = "a part that names the consumer, because planBy is consumer";
-    addProblem(findings, { path: "key", expected, got: "no parts" });
+    replaceProblem(findings, { path: "key", expected, got: "no parts" });
   }
   if (!isRecord(plans) || countOf(plans) > most.plans) return;
-  if (defaultPlan !== undefined && typeof defaultPlan !== "string") return;
-  const names = sortedNames(plans);
+  const names = sortedNames(plans).filter((name) => isName(name));
   if (names.length === 0 || (typeof defaultPlan === "string" && names.includes(defaultPlan))) return;
-  const got = defaultPlan === undefined ? "nothing" : describeValue(defaultPlan);
-  addProblem(findings, { path: "defaultPlan", expected: `one of the plans: ${shortLine(names.join(", "))}`, got });
+  const expected = `one of the plans: ${shortLine(names.join(", "))}`;
+  replaceProblem(findings, { path: "defaultPlan", expected, got: describeValue(defaultPlan) });
 }
 
 const limitsOrPlans = `a list of 1 to ${most.limits}, or plans`;
@@ -323,7 +363,7 @@ function checkOverrides(document: Json, findings: Findings): void {
     const path = `overrides[${i}]`;
     if (key !== undefined) checkKeyPatterns(override["key"], key, `${path}.key`, findings);
     if (override["limits"] === undefined && override["mode"] === undefined) {
-      addProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
+      replaceProblem(findings, { path, expected: "limits, or a mode, or both", got: "neither" });
     }
     if (!isListOf(override["limits"], most.limits)) continue;
     checkLimits(override["limits"], `${path}.limits`, document, findings);
@@ -347,7 +387,7 @@ function checkSchedule(schedule: unknown, findings: Findings): void {
     const window = schedule["windows"][i];
     if (!isRecord(window) || typeof window["to"] !== "string" || window["to"] !== window["from"]) continue;
     if (parseTimeOfDay(window["to"]) === undefined) continue;
-    addProblem(findings, {
+    replaceProblem(findings, {
       path: `schedule.windows[${i}].to`,
       expected: 'another time than from; "00:00" to "24:00" is the whole day',
       got: describeValue(window["to"]),
@@ -363,14 +403,13 @@ function checkOverridden(limits: readonly unknown[], own: unknown, path: string,
     if (!isRecord(limit) || typeof nameOf(limit) !== "string") continue;
     const overridden = own.find((one) => isRecord(one) && nameOf(one) === nameOf(limit)) as Json | undefined;
     if (overridden === undefined) {
-      addProblem(findings, {
+      replaceProblem(findings, {
         path: `${path}[${i}].name`,
         expected: "the name of one of the policy's limits",
         got: describeValue(nameOf(limit)),
       });
-    } else if (isAlgorithm(overridden["algorithm"]) && isAlgorithm(limit["algorithm"])) {
-      if (overridden["algorithm"] === limit["algorithm"]) continue;
-      addProblem(findings, {
+    } else if (isAlgorithm(overridden["algorithm"]) && overridden["algorithm"] !== limit["algorithm"]) {
+      replaceProblem(findings, {
         path: `${path}[${i}].algorithm`,
         expected: `"${overridden["algorithm"]}", as of the policy's limit of that name`,
         got: describeValue(limit["algorithm"]),
@@ -381,9 +420,8 @@ function checkOverridden(limits: readonly unknown[], own: unknown, path: string,
 
 /** @param patterns one for each part of the key, of the right shape or reported already */
 export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], path: string, findings: Findings): void {
-  if (!isList(patterns)) return;
-  if (patterns.length !== key.length) {
-    addProblem(findings, {
+  if (!isList(patterns) || patterns.length !== key.length) {
+    replaceProblem(findings, {
       path,
       expected: `a list of ${key.length}: a pattern for each part of the policy's key`,
       got: describeValue(patterns),
@@ -394,7 +432,7 @@ export function checkKeyPatterns(patterns: unknown, key: readonly KeyPart[], pat
     const pattern = patterns[i];
     if (typeof pattern !== "string" || pattern.includes("*")) continue;
     if (patternValue(key[i] as KeyPart, pattern) !== undefined) continue;
-    addProblem(findings, {
+    replaceProblem(findings, {
       path: `${path}[${i}]`,
       expected: 'an address, a network of the length that the key has, "*", or the beginning of one and "*"',
       got: describeValue(pattern),
@@ -420,36 +458,34 @@ function partOf(text: string): KeyPart | undefined {
   return keyParts.known[text] ?? shared(keyParts, text, () => parseKeyPart(text));
 }
 
-/** Returns the most that a request may cost according to the document. An invalid cost has already been reported as such. */
-function mostCostOf(cost: unknown): { units: number; path: string } {
-  if (!isRecord(cost)) return { units: fits(unitsShape, cost) ? (cost as number) : 1, path: "cost" };
-  if (isDeferred(cost)) return { units: 1, path: "cost" };
-  const { default: unstated, max } = cost;
-  if (fits(unitsShape, max)) return { units: max as number, path: "cost.max" };
-  return { units: fits(unitsShape, unstated) ? (unstated as number) : 1, path: "cost.default" };
+/** Returns the most that a request may cost according to the document, which has no problems. */
+function mostCostOf(cost: unknown): number {
+  if (!isRecord(cost)) return (cost ?? 1) as number;
+  return isDeferred(cost) ? 1 : ((cost["max"] ?? cost["default"] ?? 1) as number);
 }
 
 function isDeferred(cost: Json): boolean {
   return cost["from"] === "response-bytes";
 }
 
-/** These algorithms need the cost before a request goes on: for a place in a queue, or for a slot until it ends. */
-const notDeferred = ["leaky-bucket", "concurrency"];
+/** The others need the cost before a request goes on: for a place in a queue, or for a slot until it ends. */
+const deferred = algorithms.filter((algorithm) => algorithm !== "leaky-bucket" && algorithm !== "concurrency");
 
 /** The bytes of a response are always known and have no bound. They are known when the request can no longer wait or be held. */
 function checkDeferredCost(cost: Json, document: Json, findings: Findings): void {
+  reportUnknown(costFields, cost, "cost", findings, (name) => name === "from");
   for (const field of ["default", "max"]) {
     if (cost[field] === undefined) continue;
     const expected = `nothing: response-bytes has no ${field}`;
-    addProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
+    replaceProblem(findings, { path: `cost.${field}`, expected, got: describeValue(cost[field]) });
   }
   for (const { limits, path } of listsOfLimits(document)) {
     for (let i = 0; i < limits.length; i++) {
       const limit = limits[i];
-      if (!isRecord(limit) || !notDeferred.includes(limit["algorithm"] as string)) continue;
-      addProblem(findings, {
+      if (!isRecord(limit) || deferred.includes(limit["algorithm"] as string)) continue;
+      replaceProblem(findings, {
         path: `${path}[${i}].algorithm`,
-        expected: "token-bucket, fixed-window, sliding-window or sliding-log, where response-bytes are the cost",
+        expected: `one of ${deferred.join(", ")}, where response-bytes are the cost`,
         got: describeValue(limit["algorithm"]),
       });
     }
@@ -458,14 +494,41 @@ function checkDeferredCost(cost: Json, document: Json, findings: Findings): void
 
 function checkCost(document: Json, findings: Findings): void {
   const { cost } = document;
-  if (!isRecord(cost)) return;
+  const least = leastCapacity(document);
+  if (!isRecord(cost)) {
+    checkUnits("cost", cost, least, ", or an object", findings);
+    return;
+  }
   if (isDeferred(cost)) {
     checkDeferredCost(cost, document, findings);
     return;
   }
   const { default: unstated, max } = cost;
-  if (!fits(unitsShape, unstated) || !fits(unitsShape, max) || (unstated as number) <= (max as number)) return;
-  addProblem(findings, { path: "cost.default", expected: `at most ${max}, the max`, got: describeValue(unstated) });
+  checkUnits("cost.max", max, least, "", findings);
+  const isBounded = fits(unitsShape, max) && (least === undefined || (max as number) <= least.units);
+  checkUnits("cost.default", unstated, isBounded ? { units: max as number } : least, "", findings);
+}
+
+/** @param least the most that the units may be, and the limit of that capacity; without a limit, it is the cost's own max */
+function checkUnits(
+  path: string,
+  units: unknown,
+  least: { units: number; path?: string } | undefined,
+  otherwise: string,
+  findings: Findings,
+): void {
+  if (units === undefined || least === undefined) return;
+  if (!fits(unitsShape, units)) {
+    if (least.units >= maxUnits) return;
+    replaceProblem(findings, {
+      path,
+      expected: `an integer from 1 to ${least.units}${otherwise}`,
+      got: describeValue(units),
+    });
+  } else if ((units as number) > least.units) {
+    const why = least.path === undefined ? "the max" : `which is all that ${least.path} ever holds`;
+    replaceProblem(findings, { path, expected: `at most ${least.units}, ${why}`, got: describeValue(units) });
+  }
 }
 
 const algorithmsOfWindows = algorithms.filter((algorithm) => algorithm !== "concurrency");
@@ -485,14 +548,15 @@ const fieldsOfAlgorithms: readonly { field: string; of: readonly string[]; why?:
 
 function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): void {
   const algorithm = limit["algorithm"];
-  if (limit["window"] === undefined && algorithm !== "concurrency") {
-    addProblem(findings, { path: `${path}.window`, expected: expectation(limitWindow), got: "nothing" });
-  }
   if (!isAlgorithm(algorithm)) return;
+  reportUnknown(limitFields, limit, path, findings, (name) => {
+    if ((name === "timezone" || name === "anchor") && !isCalendarUnit(limit["window"])) return false;
+    return fieldsOfAlgorithms.every(({ field, of }) => field !== name || of.includes(algorithm));
+  });
   for (const { field, of, why } of fieldsOfAlgorithms) {
     if (limit[field] !== undefined && !of.includes(algorithm)) {
       const reason = why === undefined ? "" : `, because ${why}`;
-      addProblem(findings, {
+      replaceProblem(findings, {
         path: `${path}.${field}`,
         expected: `nothing: ${algorithm} has no ${field}${reason}`,
         got: describeValue(limit[field]),
@@ -503,42 +567,52 @@ function checkFieldsOfAlgorithm(limit: Json, path: string, findings: Findings): 
 
 /** Where a bucket does not begin full, its counters hold moments that are so far ahead, and these must stay exact. */
 function checkInitial(limit: Json, path: string, findings: Findings): void {
-  const { initial } = limit;
+  const { initial, quota, window } = limit;
+  if (limit["algorithm"] !== "token-bucket") return;
   const burst = capacityOf(limit);
-  if (limit["algorithm"] !== "token-bucket" || burst === undefined) return;
-  if (fits(initialShape, initial) && (initial as number) > burst) {
-    addProblem(findings, {
+  if (burst !== undefined && initial !== undefined && !(fits(initialShape, initial) && (initial as number) <= burst)) {
+    replaceProblem(findings, {
       path: `${path}.initial`,
-      expected: `at most ${burst}, the burst`,
+      expected: `an integer from 0 to ${burst}, the burst`,
       got: describeValue(initial),
     });
   }
   if (initial === undefined && limit["warmUp"] === undefined) return;
-  const { quota, window } = limit;
   if (!fits(unitsShape, quota) || !fits(limitDuration, window)) return;
-  const longest = Math.max(
-    1,
-    Math.floor(((quota as number) * hundredYearsUs) / (parseDuration(window as string) as number)),
-  );
-  if (burst <= longest) return;
-  addProblem(findings, {
+  const refilled = Math.floor(((quota as number) * hundredYearsUs) / (parseDuration(window as string) as number));
+  const longest = Math.max(1, Math.min(maxUnits, refilled));
+  if (burst === undefined ? longest === maxUnits : burst <= longest) return;
+  replaceProblem(findings, {
     path: `${path}.burst`,
-    expected: `at most ${longest}, what refills in a hundred years, where there is initial or warmUp`,
-    got: `${burst}`,
+    expected: `an integer from 1 to ${longest}, what refills in a hundred years, where there is initial or warmUp`,
+    got: describeValue(burst ?? limit["burst"]),
   });
 }
 
-/** A lifetime's total must outlast restarts, and is used up rather than paid later. */
-function checkLifetime(limit: Json, document: Json, path: string, findings: Findings): void {
-  if (limit["window"] !== lifetime) return;
-  const expected = insteadOfLifetime(limit, document);
-  if (expected !== undefined) addProblem(findings, { path: `${path}.window`, expected, got: describeValue(lifetime) });
+/** The algorithm, the scope and the cost decide which windows there are: an error offers no others. */
+function checkWindow(limit: Json, document: Json, path: string, findings: Findings): void {
+  const { algorithm, window } = limit;
+  // Windows of concurrency are refused already.
+  if (algorithm === "concurrency") return;
+  let expected: string | undefined;
+  if (!fits(limitWindow, window)) expected = expectation(windowOf(limit, document));
+  else if (window === lifetime) expected = insteadOfLifetime(limit, document);
+  else if (isCalendarUnit(window) && isAlgorithm(algorithm) && algorithm !== "fixed-window")
+    expected = "a duration: only fixed-window can have a window of the calendar";
+  if (expected !== undefined)
+    replaceProblem(findings, { path: `${path}.window`, expected, got: describeValue(window) });
 }
 
+function windowOf(limit: Json, document: Json): Shape {
+  const { algorithm } = limit;
+  if (isAlgorithm(algorithm) && algorithm !== "fixed-window") return limitDuration;
+  return insteadOfLifetime(limit, document) === undefined ? limitWindow : windowButForLifetime;
+}
+
+/** A lifetime's total must outlast restarts, and is used up rather than paid later. */
 function insteadOfLifetime({ algorithm }: Json, { scope, cost }: Json): string | undefined {
-  // Windows of concurrency are refused already.
-  if (algorithm === "concurrency") return undefined;
-  if (algorithm !== "fixed-window") return "a duration: only fixed-window can have a lifetime";
+  if (isAlgorithm(algorithm) && algorithm !== "fixed-window")
+    return "a duration: only fixed-window can have a lifetime";
   if (scope !== "cluster") return "a duration, or scope: cluster, because what a node has counted ends with it";
   return isRecord(cost) && isDeferred(cost) ? "a duration, where response-bytes are the cost" : undefined;
 }
@@ -549,31 +623,28 @@ function checkCalendar(limit: Json, path: string, findings: Findings): void {
   const isCalendar = isCalendarUnit(window);
   // It has none of these fields.
   if (algorithm === "concurrency") return;
-  if (isCalendar && isAlgorithm(algorithm) && algorithm !== "fixed-window") {
-    const expected = "a duration: only fixed-window can have a window of the calendar";
-    addProblem(findings, { path: `${path}.window`, expected, got: describeValue(window) });
-  }
   if (!isCalendar && !fits(limitWindow, window)) return;
   if (!isCalendar && limit["timezone"] !== undefined) {
     const expected = `nothing: only windows of ${calendarUnits.join(", ")} go by a time zone`;
-    addProblem(findings, { path: `${path}.timezone`, expected, got: describeValue(limit["timezone"]) });
+    replaceProblem(findings, { path: `${path}.timezone`, expected, got: describeValue(limit["timezone"]) });
   }
-  if (limit["anchor"] === undefined || !fits(anchor, limit["anchor"])) return;
+  if (limit["anchor"] === undefined) return;
   const expected = isCalendar
     ? insteadOfAnchor(window, limit["anchor"])
     : "nothing: only a week, a month or a year has one";
   if (expected !== undefined) {
-    addProblem(findings, { path: `${path}.anchor`, expected, got: describeValue(limit["anchor"]) });
+    replaceProblem(findings, { path: `${path}.anchor`, expected, got: describeValue(limit["anchor"]) });
   }
 }
 
 /** Returns what the anchor should be; undefined if it may begin windows of this kind. */
 function insteadOfAnchor(unit: CalendarUnit, anchor: unknown): string | undefined {
-  if (unit === "year") return typeof anchor === "string" ? undefined : 'a month and a day, like "04-06"';
+  const fitting = fits(anchorShape, anchor);
+  if (unit === "year") return fitting && typeof anchor === "string" ? undefined : 'a month and a day, like "04-06"';
   const last = unit === "week" ? 7 : unit === "month" ? 31 : 0;
   if (last === 0) return `nothing: each ${unit} begins with its first moment`;
-  if (typeof anchor === "number" && anchor <= last) return undefined;
-  return unit === "week" ? "1 (Monday) to 7 (Sunday)" : "a day from 1 to 31";
+  if (fitting && typeof anchor === "number" && anchor <= last) return undefined;
+  return unit === "week" ? "an integer from 1 (Monday) to 7 (Sunday)" : "an integer from 1 to 31, the day";
 }
 
 function isCalendarUnit(window: unknown): window is CalendarUnit {
@@ -586,11 +657,12 @@ function isAlgorithm(value: unknown): value is string {
 
 function checkPrecision(limit: Json, path: string, findings: Findings): void {
   const { precision, window } = limit as { precision?: unknown; window?: unknown };
-  if (limit["algorithm"] !== "sliding-window" || !fits(limitDuration, precision)) return;
-  if (!fits(limitDuration, window)) return;
-  const blocks = (parseDuration(window as string) as number) / (parseDuration(precision as string) as number);
-  if (blocks >= 1 && blocks <= mostBlocks && Math.floor(blocks) === blocks) return;
-  addProblem(findings, {
+  if (limit["algorithm"] !== "sliding-window" || precision === undefined || !fits(limitDuration, window)) return;
+  if (fits(limitDuration, precision)) {
+    const blocks = (parseDuration(window as string) as number) / (parseDuration(precision as string) as number);
+    if (blocks >= 1 && blocks <= mostBlocks && Math.floor(blocks) === blocks) return;
+  }
+  replaceProblem(findings, {
     path: `${path}.precision`,
     expected: `the window of ${window} divided by a whole number from 1 to ${mostBlocks}`,
     got: describeValue(precision),
@@ -600,8 +672,8 @@ function checkPrecision(limit: Json, path: string, findings: Findings): void {
 /** Returns what a limit can hold at once; undefined where the document does not state it validly. */
 function capacityOf(limit: Json): number | undefined {
   const units = limit["burst"] === undefined ? limit["quota"] : limit["burst"];
-  if (typeof units !== "number" || units < 1) return undefined;
-  return limit["algorithm"] === "leaky-bucket" ? units + 1 : units;
+  if (!fits(unitsShape, units)) return undefined;
+  return limit["algorithm"] === "leaky-bucket" ? (units as number) + 1 : (units as number);
 }
 
 /** Returns what was expected of the value itself (not of its contents); undefined if the value is as expected. */
@@ -730,7 +802,7 @@ export function validPolicy(document: unknown): Policy {
 /** Fills in the defaults. */
 function policyFrom(document: Json): Policy {
   const match = (document["match"] ?? {}) as Partial<Policy["match"]>;
-  const mostCost = mostCostOf(document["cost"]).units;
+  const mostCost = mostCostOf(document["cost"]);
   const plans = plansFrom(document, mostCost);
   const limits =
     plans === undefined

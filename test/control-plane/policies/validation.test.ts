@@ -102,6 +102,17 @@ describe("validation", () => {
     expect(body.errors).toEqual([{ path: "name", expected: '"books", as in the URL, or nothing', got: '"films"' }]);
   });
 
+  it("offers only the URL's name instead of one that no policy may have", async () => {
+    const { call } = shared();
+    for (const [name, got] of [
+      ["Films!", '"Films!"'],
+      [7, "7"],
+    ]) {
+      const { body } = await call("PUT", books, { body: { name, ...onePerSecond } });
+      expect(body.errors).toEqual([{ path: "name", expected: '"books", as in the URL, or nothing', got }]);
+    }
+  });
+
   it("refuses a URL with an invalid name", async () => {
     const { call } = shared();
     for (const name of ["Books", "a_b", "a".repeat(64), "-a"]) {
@@ -114,10 +125,17 @@ describe("validation", () => {
     const clustered = { ...onePerSecond, scope: "cluster", cost: 0 };
     const without = await startControlPlane();
     expect((await without.call("PUT", books, { body: clustered })).body.errors).toEqual([
-      { path: "cost", expected: "an integer from 1 to 2147483648, or an object", got: "0" },
+      { path: "cost", expected: "an integer from 1 to 1, or an object", got: "0" },
       { path: "scope", expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set", got: '"cluster"' },
     ]);
+    const misspelt = { body: { ...onePerSecond, scope: "clusters" } };
+    expect((await without.call("PUT", books, misspelt)).body.errors).toEqual([
+      { path: "scope", expected: "node: cluster needs Redis, and SLUICE_REDIS_URL is not set", got: '"clusters"' },
+    ]);
     const withRedis = await startControlPlane({ SLUICE_REDIS_URL: "redis://127.0.0.1:1" });
+    expect((await withRedis.call("PUT", books, misspelt)).body.errors).toMatchObject([
+      { path: "scope", expected: "one of node, cluster" },
+    ]);
     expect((await withRedis.call("PUT", books, { body: { ...clustered, cost: 1 } })).status).toBe(201);
   });
 
