@@ -10,7 +10,8 @@ import { limit as limitOfFastify } from "../../clients/typescript/src/middleware
 import { limit as limitOfHono } from "../../clients/typescript/src/middlewares/hono.ts";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { frameworks, type LimitedService } from "../fixtures/servers/limited-services.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const key = ["header:x-user"];
 const year = { algorithm: "fixed-window", window: "366d" };
@@ -43,12 +44,12 @@ let system: System;
 let token: string;
 beforeAll(async () => {
   system = await System.start({ redis: true });
-  await system.untilConnected(10_000);
+  await system.untilConnected();
   for (const policy of policies) await system.put({ match: { paths: ["/elsewhere"] }, ...policy });
   token = JSON.parse(
     (await system.api("POST", "/tokens", { name: "service", app: "default", role: "caller" })).body,
   ).token;
-  const banned = await system.api("POST", "/apps/default/bans?wait=10s", {
+  const banned = await system.api("POST", "/apps/default/bans?wait=30s", {
     policy: "three",
     key: ["bad-*"],
     for: "1h",
@@ -172,7 +173,7 @@ describe.each(Object.entries(frameworks))("in %s", (name, start) => {
     leaving.end();
     await sleep(200);
     leaving.destroy();
-    await until("the wait has ended", 20_000, () => events.length === asked + 2);
+    await until("the wait has ended", () => events.length === asked + 2);
     expect(events.at(-1)).toMatchObject({ call: "acquire", outcome: "error" });
     await sleep(200);
     // A unit comes every 4 s. Had the other stayed in the line, this one would wait for the second.

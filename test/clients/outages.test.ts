@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { clients } from "./clients.ts";
 import { Driver, type Load, type Result } from "./driver.ts";
 import { outageTable, type Row, rows } from "./outage-rows.ts";
@@ -103,7 +103,7 @@ async function begin(url: string, user: string): Promise<void> {
       const { onFailure, driver } = caller;
       const options = { url, token: world.token, deadlineMs, onFailure, retryAfterFailureMs: pauseMs };
       await driver.client(options);
-      await until("the gateway decides by Redis", 20_000, () => isDecidedByRedis(caller, user));
+      await until("the gateway decides by Redis", () => isDecidedByRedis(caller, user));
     }),
   );
 }
@@ -129,7 +129,7 @@ it.each(Object.entries(rows) as [keyof typeof rows, Row][])("%s", async (name, r
   }
   expect(seen).toEqual(await ofAll(({ onFailure }) => wantedDuring(row, onFailure)));
   if (row.decides === "gateway") {
-    await ofAll((caller) => until("Redis decides again", 10_000, () => isDecidedByRedis(caller, name)));
+    await ofAll((caller) => until("Redis decides again", () => isDecidedByRedis(caller, name)));
     return;
   }
   await sleep(pauseMs);

@@ -13,8 +13,9 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const tls = join(project, "test/fixtures/tls");
@@ -228,7 +229,7 @@ it("does not keep a process alive: neither by connections, nor by holds, nor by 
     ],
     readyWhen: /^true 2 failure$/m,
   });
-  await until("the process has ended by itself", 30_000, () => !program.isRunning);
+  await until("the process has ended by itself", () => !program.isRunning);
   expect([program.child.exitCode, program.output]).toEqual([0, "true 2 failure\n"]);
   const sluice = clientOf();
   // Nobody released it.
@@ -311,7 +312,7 @@ describe("a hold", () => {
     await sluice.hold("brief", ["closed"]);
     await sluice.close();
     const other = clientOf();
-    await until("the hold has expired", 20_000, async () => (await other.peek("brief", ["closed"])).remaining === 1);
+    await until("the hold has expired", async () => (await other.peek("brief", ["closed"])).remaining === 1);
     expect((await other.peek("long", ["closed"])).remaining).toBe(1);
     await lasting?.release();
     expect((await other.peek("long", ["closed"])).remaining).toBe(2);

@@ -4,7 +4,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { SluiceClient } from "../../clients/typescript/src/index.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { callerToken } from "./caller-tokens.ts";
 import { clients } from "./clients.ts";
 import type { Driver, Result } from "./driver.ts";
@@ -176,7 +177,7 @@ describe.each(clients)("the client in $language", ({ language, driver }) => {
     expect(await other.do({ call: "hold", ...slot, as: "early" })).toMatchObject([{ allowed: false, holds: false }]);
     const killedAtMs = performance.now();
     holder.child.kill("SIGKILL");
-    await until("the holder has ended", 5_000, () => !holder.isRunning);
+    await until("the holder has ended", () => !holder.isRunning);
     const next = await other.do({ call: "hold", ...slot, as: "next", maxWaitMs: 20_000 });
     const tookMs = performance.now() - killedAtMs;
     expect(next).toMatchObject([{ allowed: true, holds: true, source: "gateway" }]);

@@ -11,7 +11,7 @@ import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RateLimitService } from "../fixtures/servers/rate-limit-service.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const scopes = ["node", "cluster"] as const;
 const envoy: Caller = { app: "default", token: "a-token-of-envoy" };
@@ -240,7 +240,7 @@ describe("the rule", () => {
       /FAILED_PRECONDITION: policy node-slots: policy-not-askable/,
     );
     const said = "sluice: rate limit service: policy node-slots: policy-not-askable";
-    await until("it is printed", 5_000, () => service.program.output.includes(said));
+    await until("it is printed", () => service.program.output.includes(said));
   });
 
   it("still refuses a request of which another descriptor is over the limit", async () => {
