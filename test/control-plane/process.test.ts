@@ -3,8 +3,9 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { adminToken, temporaryDir } from "../fixtures/servers/control-plane-under-test.ts";
+import { untilPasses } from "../fixtures/until.ts";
 
 const main = fileURLToPath(new URL("../../control-plane/src/main.ts", import.meta.url));
 
@@ -35,7 +36,7 @@ function start(environment: Record<string, string>, stdio: "ipc" | "ignore" = "i
 const isUp = /^sluice: control plane on (http:\/\/127\.0\.0\.1:\d+)$/m;
 
 async function urlOf({ printed }: Started): Promise<string> {
-  await vi.waitFor(() => expect(printed.out).toMatch(isUp), { timeout: 30_000 });
+  await untilPasses(() => expect(printed.out).toMatch(isUp));
   return isUp.exec(printed.out)?.[1] ?? "";
 }
 

@@ -13,6 +13,7 @@ import {
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const httpTimes = { headersMs: 300, requestMs: 600, silenceMs: 900, keepAliveMs: 400, checkEveryMs: 50 };
 const put = "PUT /api/v1/apps/default/policies/p HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
@@ -168,7 +169,7 @@ describe("a client that", () => {
     const failures: unknown[] = [];
     client.socket.on("error", (error) => failures.push(error));
     client.socket.write(Buffer.alloc(30_000_000, " "));
-    await expect.poll(() => client.received(), { interval: 1 }).toContain("HTTP/1.1 401");
+    await untilPasses(async () => expect(await client.received()).toContain("HTTP/1.1 401"));
     expect(client.socket.writableLength).toBeGreaterThan(0);
     // Both ends are in this process.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
@@ -191,7 +192,7 @@ describe("a client that", () => {
     const client = talk(running);
     for (let i = 1; i <= 2; i++) {
       client.socket.write("GET /api/v1/apps HTTP/1.1\r\nhost: x\r\n\r\n");
-      await expect.poll(() => client.received().split("HTTP/1.1 401 ").length).toBe(i + 1);
+      await untilPasses(() => expect(client.received().split("HTTP/1.1 401 ").length).toBe(i + 1));
     }
     expect(client.received().toLowerCase()).not.toContain("connection: close");
   });
@@ -211,7 +212,7 @@ describe("an upgrade to WebSocket", () => {
     ["GET /openapi.json", "", 200],
   ])("of what is no socket is answered as HTTP: %s", async (line, token, status) => {
     const client = talk(usual(), `${line} HTTP/1.1\r\n${upgrade}${token}content-length: 0\r\n\r\n`);
-    await expect.poll(() => client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    await untilPasses(async () => expect(await client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `)));
     client.socket.end();
     await client.closed;
     expect(client.received()).not.toContain("101 Switching");
@@ -221,6 +222,6 @@ describe("an upgrade to WebSocket", () => {
     const gateway = `authorization: Bearer ${gatewayToken}\r\n`;
     const h2c = upgrade.replace("upgrade: websocket", "upgrade: h2c");
     const client = talk(usual(), `GET /api/v1/push HTTP/1.1\r\n${h2c}${gateway}\r\n`);
-    await expect.poll(() => client.received()).toMatch(/^HTTP\/1\.1 426 /);
+    await untilPasses(async () => expect(await client.received()).toMatch(/^HTTP\/1\.1 426 /));
   });
 });

@@ -241,13 +241,13 @@ describe("all apps together", () => {
     expect((await put(running, "shop", "other", ofBytes(60_000))).status).toBe(409);
 
     const done = { gateways: 1, acked: 1, refused: 0 };
-    const ban = await running.call("POST", "/apps/shop/bans?wait=5s", { body: { cidr: "10.0.0.0/8", for: "1h" } });
+    const ban = await running.call("POST", "/apps/shop/bans?wait=30s", { body: { cidr: "10.0.0.0/8", for: "1h" } });
     expect(ban).toMatchObject({ status: 201, body: { applied: done } });
-    expect(await running.call("DELETE", `/tokens/${id}?wait=5s`)).toMatchObject({
+    expect(await running.call("DELETE", `/tokens/${id}?wait=30s`)).toMatchObject({
       status: 200,
       body: { applied: done },
     });
-    const deleted = await running.call("DELETE", "/apps/greedy/policies/p0?wait=5s");
+    const deleted = await running.call("DELETE", "/apps/greedy/policies/p0?wait=30s");
     expect(deleted).toMatchObject({ status: 200, body: { applied: done } });
     expect(running.app.publisher.state.bytes).toBeLessThan(400_000);
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([]);

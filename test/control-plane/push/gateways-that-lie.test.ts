@@ -4,7 +4,7 @@
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
 import { readGatewayMessage } from "../../../control-plane/src/push/gateway-message.ts";
@@ -16,6 +16,7 @@ import {
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const books = "/apps/default/policies/books";
 const history = async (running: Running) => (await running.call("GET", "/revisions")).body.revisions;
@@ -134,13 +135,13 @@ describe("a database that was restored from a backup made before there were proo
     const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "owner" } }))
       .body;
     expect((await running.call("POST", "/epoch", { token })).status).toBe(403);
-    const begun = running.call("POST", "/epoch?wait=5s");
+    const begun = running.call("POST", "/epoch?wait=30s");
     const snapshot = await gateway.next("snapshot");
     expect(snapshot.epoch).not.toBe(epoch);
     gateway.apply(snapshot);
     expect((await begun).body).toEqual({ revision: 2, applied: { gateways: 1, acked: 1, refused: 0 } });
     expect((await history(running))[0]).toMatchObject({ action: "begin-epoch", who: "environment" });
-    await vi.waitFor(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
+    await untilPasses(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
   });
 });
 
@@ -178,7 +179,7 @@ describe("gateways that have left", () => {
       gateway.socket.close();
       await gateway.closed;
     }
-    await vi.waitFor(() => expect(running.app.fleet.links()).toHaveLength(0));
+    await untilPasses(() => expect(running.app.fleet.links()).toHaveLength(0));
     globalThis.gc?.();
     const mb = (process.memoryUsage().heapUsed - before) / 1e6;
     console.log(`400 gateways that came, told 30 KB each and left: ${mb.toFixed(0)} MB`);

@@ -15,6 +15,7 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const books = "/apps/default/policies/books";
 /** The answer to a request that does not wait, while the only gateway has reported nothing. */
@@ -41,7 +42,7 @@ describe("requests that wait for the fleet", () => {
     const ofAnn: Answer[] = [];
     const ofBob: Answer[] = [];
     const all = [putAndWait(running.call, 130, ann as string, ofAnn)];
-    await vi.waitFor(() => expect(ofAnn).toHaveLength(30), 10_000);
+    await untilPasses(() => expect(ofAnn).toHaveLength(30));
     for (const { status, body } of ofAnn) expect([status, body]).toEqual([200, { revision: 1, applied: unreported }]);
     // One token's bound does not affect another token.
     all.push(putAndWait(running.call, 1, bob as string, ofBob));
@@ -72,7 +73,7 @@ describe("requests that wait for the fleet", () => {
     const looks = [vi.spyOn(fleet, "settled"), vi.spyOn(fleet, "applied")];
     const looked = () => looks.reduce((sum, { mock }) => sum + mock.calls.length, 0);
     const all = putAndWait(running.call, 50, adminToken, []);
-    await vi.waitFor(() => expect(looked()).toBeGreaterThanOrEqual(50), 10_000);
+    await untilPasses(() => expect(looked()).toBeGreaterThanOrEqual(50));
     const before = looked();
     for (let i = 0; i < 100; i++) {
       fleet.emit("progress");
@@ -152,14 +153,14 @@ describe("requests that wait for the fleet", () => {
       // The pause keeps this process from being busy with too many requests at once, since only the waiting is measured.
       await sleep(200);
     }
-    await vi.waitFor(() => expect(answers).toHaveLength(100), 60_000);
+    await untilPasses(() => expect(answers).toHaveLength(100));
     for (const { status, body } of answers) expect([status, body.applied]).toEqual([200, unreported]);
 
     longest.push(longestMs);
     turns.push(await longestTurnMs());
     longestMs = 0;
     const ofShop = call("PUT", "/apps/shop/policies/books?wait=60s", { body: onePerSecond, token: shop });
-    await vi.waitFor(() => expect(answers).toHaveLength(101), 20_000);
+    await untilPasses(() => expect(answers).toHaveLength(101));
     expect(answers[100]?.body.applied).toEqual(unreported);
 
     gateway.apply(await gateway.next("snapshot"));

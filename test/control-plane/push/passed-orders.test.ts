@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KyselyPlugin, PluginTransformQueryArgs, QueryResult, RootOperationNode, UnknownRow } from "kysely";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readConfiguration } from "../../../control-plane/src/configuration.ts";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import { PassedOrders } from "../../../control-plane/src/push/passed-orders.ts";
@@ -15,6 +15,7 @@ import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gatew
 import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
 import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 import { ServedProcess } from "../storage/served-process.ts";
 
 const kinds = [
@@ -84,7 +85,7 @@ describe.each(kinds)("orders about counters on %s", (_, startServer) => {
     await one.call("PUT", "/apps/default/policies/books", { body: policy });
     const here = await connectGateway(one, "here");
     const there = await connectGateway(other, "there");
-    await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(2), 5_000);
+    await untilPasses(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(2));
     return { one, other, here, there, url };
   }
 
@@ -142,7 +143,7 @@ describe.each(kinds)("orders about counters on %s", (_, startServer) => {
       await one.call("PUT", "/apps/default/policies/books", { body: policy });
       const here = await connectGateway(one, "here");
       await connectGateway({ url: killed.url }, "there");
-      await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(2), 5_000);
+      await untilPasses(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(2));
       await killed.stop("SIGKILL");
       const beganMs = performance.now();
       const asked = one.call("GET", `${counter}?policy=books&key=ann`);
@@ -154,7 +155,7 @@ describe.each(kinds)("orders about counters on %s", (_, startServer) => {
       expect(performance.now() - beganMs).toBeLessThan(4_500);
       expect(await placed(url)).toEqual([]);
       // Its gateways had ten seconds to go to another control plane.
-      await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1), 12_000);
+      await untilPasses(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1));
       const again = one.call("GET", `${counter}?policy=books&key=ann`);
       await answer(here, 7);
       expect((await again).body.gateways).toMatchObject([{ id: "here", state: "done" }]);

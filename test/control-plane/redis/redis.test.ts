@@ -20,8 +20,9 @@ import { Program } from "../../fixtures/servers/program.ts";
 import { RedisCluster } from "../../fixtures/servers/redis-cluster.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../../fixtures/servers/redis-sentinel.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { until } from "../../fixtures/until.ts";
 
 let sha1s: string[];
 beforeAll(async () => {
@@ -31,8 +32,8 @@ beforeAll(async () => {
 
 const hasScripts = (replies: unknown) => (replies as number[]).every((one) => one === 1);
 const state = async (control: Running) => (await control.call("GET", "readyz")).body.redis;
-const untilRedis = (control: Running, expected: string, withinMs = 15_000) =>
-  until(`Redis is ${expected}`, withinMs, async () => (await state(control)) === expected);
+const untilRedis = (control: Running, expected: string) =>
+  until(`Redis is ${expected}`, async () => (await state(control)) === expected);
 const books = {
   scope: "cluster",
   key: ["header:x-user"],
@@ -166,7 +167,7 @@ describe("one Redis", () => {
     const gateway = await connectGateway(control, "g1");
     await connectGateway(control, "g2");
     gateway.say({ type: "status", counters: {}, redis: { state: "failing", sinceSeconds: 1_800_000_000 } });
-    await until("the report has arrived", 5_000, async () => {
+    await until("the report has arrived", async () => {
       const { gateways } = (await control.call("GET", "/gateways")).body;
       return gateways[0]?.redis?.state === "failing";
     });
@@ -371,7 +372,7 @@ describe.concurrent("one Redis that is watched", () => {
       });
       await control.call("PUT", "/apps/default/policies/books", { body: books });
       const isLeftAlone = async () => {
-        await until("the reason is told", 15_000, async () =>
+        await until("the reason is told", async () =>
           error.test((await control.call("GET", "/gateways")).body.redis.error),
         );
         const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
@@ -434,11 +435,11 @@ beside(
     await worksFor(control, keys);
 
     await first.stop("SIGKILL");
-    await until("the replica has taken over and has the scripts", 40_000, async () => {
+    await until("the replica has taken over and has the scripts", async () => {
       const role = (await replica.command("ROLE")) as string[];
       return role[0] === "master" && hasScripts(await replica.command("SCRIPT", "EXISTS", ...sha1s));
     });
-    await untilRedis(control, "ok", 30_000);
+    await untilRedis(control, "ok");
     await worksFor(control, keys);
   },
   120_000,
@@ -453,7 +454,7 @@ beside.each([["yes"], ["no"]])(
     const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url() });
     const reason = async () => (await control.call("GET", "/gateways")).body.redis.error;
     const untilReason = (expected: RegExp) =>
-      until(`the reason is ${expected}`, 15_000, async () => expected.test((await reason()) ?? ""));
+      until(`the reason is ${expected}`, async () => expected.test((await reason()) ?? ""));
     await untilRedis(control, "ok");
     for (const node of cluster.nodes) await node.command("CLUSTER", "DELSLOTS", "0");
     await untilReason(
@@ -471,7 +472,7 @@ beside.each([["yes"], ["no"]])(
     }
     expect((await control.call("GET", "metrics")).body).toMatch(/^sluice_control_redis_up 0$/m);
     await third.start();
-    await untilRedis(control, "ok", 30_000);
+    await untilRedis(control, "ok");
   },
   120_000,
 );
@@ -517,8 +518,8 @@ beside(
     const former = await redis.primaryOf(sentinel);
     await redis.kill(former);
     await untilRedis(control, "failing");
-    await until("there is another primary", 40_000, async () => (await redis.primaryOf(sentinel)) !== former);
-    await untilRedis(control, "ok", 30_000);
+    await until("there is another primary", async () => (await redis.primaryOf(sentinel)) !== former);
+    await untilRedis(control, "ok");
     const now = await redis.primaryOf(sentinel);
     expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
     await worksFor(control, ["ann"]);

@@ -11,7 +11,7 @@ import { type Running, startControlPlane } from "../../fixtures/servers/control-
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const hourly = { name: "hourly", algorithm: "fixed-window", quota: 10, window: "1h" };
 const bucket = { name: "bucket", algorithm: "token-bucket", quota: 5, window: "366d", burst: 20 };
@@ -44,7 +44,7 @@ async function start(policies: Record<string, object>, environment: Record<strin
 }
 
 const ready = (control: Running) =>
-  until("Redis answers the control plane", 10_000, async () => {
+  until("Redis answers the control plane", async () => {
     const { body } = await control.call("GET", "readyz");
     return body.redis === "ok";
   });

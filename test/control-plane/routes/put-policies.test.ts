@@ -202,7 +202,7 @@ describe("a PUT of many policies", () => {
     await put(running, lines(named("a"), named("b")));
     const gateway = await connectGateway(running, "g", { epoch: "", revision: 0, protocol: 2 });
     gateway.apply(await gateway.next("snapshot"));
-    const answer = put(running, lines(named("a", 2), named("c")), "?prune=true&wait=5s");
+    const answer = put(running, lines(named("a", 2), named("c")), "?prune=true&wait=30s");
     const delta = await gateway.next("delta");
     expect(delta.policies.map(({ document }) => (document as { name: string }).name).sort()).toEqual(["a", "c"]);
     expect(delta.gone).toEqual([{ app: "shop", policy: "b" }]);

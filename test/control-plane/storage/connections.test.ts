@@ -1,11 +1,12 @@
 // Connections to a database server that hangs, breaks off or keeps others waiting. The times after which the control plane gives up
 // are shorter here than those of operators.
 
-import { afterAll, beforeAll, expect, vi } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 import { serverKinds } from "./database-servers.ts";
 
 const times = { connectMs: 2_000, statementMs: 2_000, lockMs: 1_000 };
@@ -61,16 +62,16 @@ beside.each(serverKinds)(
     expect(gateway.socket.readyState).toBe(gateway.socket.OPEN);
 
     server.thaw();
-    await vi.waitFor(async () => expect((await put(one, "again")).status).toBe(201), 10_000);
+    await untilPasses(async () => expect((await put(one, "again")).status).toBe(201));
     // No connection of the pool was lost.
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const all = await Promise.all(Array.from({ length: 20 }, (__, i) => put(one, `q${i}`)));
       expect(all.filter(({ status }) => status >= 300)).toEqual([]);
-    }, 10_000);
+    });
     // The database is probed twice a second at most.
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       expect((await one.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "ok" });
-    }, 1_000);
+    });
   },
   60_000,
 );
@@ -98,7 +99,7 @@ beside.each(serverKinds)(
     );
     await held;
     expect((await put(other)).body).toMatchObject({ status: 503, code: "database-busy" });
-    await vi.waitFor(async () => expect((await put(other)).status).toBeLessThan(300), 15_000);
+    await untilPasses(async () => expect((await put(other)).status).toBeLessThan(300));
     goOn();
     expect(await outcome).toBe("not stored");
     expect((await other.call("GET", "/revisions")).body.revisions).toMatchObject([{ n: 1 }]);
@@ -163,14 +164,14 @@ beside.each(serverKinds)(
           Array.from({ length: each }, (__, n) => connectGateway({ url: one.url }, `gateway-${n}-of-${i}-in-${round}`)),
         ),
       );
-      await vi.waitFor(async () => {
+      await untilPasses(async () => {
         for (const one of planes)
           expect((await one.call("GET", "/gateways")).body.connected).toBe(planes.length * each);
-      }, 15_000);
+      });
       for (const { socket } of gateways) socket.terminate();
-      await vi.waitFor(async () => {
+      await untilPasses(async () => {
         for (const one of planes) expect((await one.call("GET", "/gateways")).body.connected).toBe(0);
-      }, 15_000);
+      });
     }
     for (const { log } of planes) expect(log.filter((line) => line.includes("cannot exchange"))).toEqual([]);
   },

@@ -15,6 +15,7 @@ import {
   startControlPlane,
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 interface Texts {
   texts: { text: string };
@@ -156,12 +157,10 @@ it("copies what changes have logged into the file when nobody changes anything, 
       .values({ text: `${n}` })
       .execute();
   const copied = () => new DatabaseSync(`file:${path}?immutable=1`, { readOnly: true });
-  await expect
-    .poll(() => {
-      const file = copied();
-      const { count } = file.prepare("select count(*) as count from texts").get() as { count: number };
-      file.close();
-      return count;
-    })
-    .toBe(16);
+  await untilPasses(() => {
+    const file = copied();
+    const { count } = file.prepare("select count(*) as count from texts").get() as { count: number };
+    file.close();
+    expect(count).toBe(16);
+  });
 });
