@@ -8,7 +8,8 @@ import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../fixtures/servers/system.ts";
+import { childrenOf } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
 const bank: Caller = { app: "bank", token: "a-token-of-the-bank" };
@@ -224,7 +225,7 @@ describe("slots of callers and gateways that are killed", () => {
       scopes.map(async (scope) => (await send("hold", { policy: `two-${scope}`, key: ["worker"] })).hold),
     );
     for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
-    await until("nginx has workers again", 10_000, async () => {
+    await until("nginx has workers again", async () => {
       const answers = await Promise.all(holds.map((hold) => send("renew", { hold }).catch(() => ({ status: 0 }))));
       return answers.every(({ status }) => status === 200);
     });

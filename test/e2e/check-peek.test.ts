@@ -11,7 +11,7 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
 const places = {
@@ -175,7 +175,7 @@ describe("a peek", () => {
     // Workers add what they counted every 100 ms, or later on a busy machine.
     const counted = async () => {
       let last = await read();
-      await until("the counts rest", 10_000, async () => {
+      await until("the counts rest", async () => {
         await sleep(400);
         const now = await read();
         const rest = now === last;

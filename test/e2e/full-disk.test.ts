@@ -7,7 +7,8 @@ import { ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { Program } from "../fixtures/servers/program.ts";
 import { SmallDisk } from "../fixtures/servers/small-disk.ts";
-import { adminToken, childrenOf, until } from "../fixtures/servers/system.ts";
+import { adminToken, childrenOf } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 let disk: SmallDisk;
@@ -71,7 +72,7 @@ function killWithAllItStarted(pid: number): void {
 }
 
 const put = (quota: number) =>
-  ask(`http://127.0.0.1:${ports[2]}/api/v1/apps/default/policies/hello?wait=5s`, {
+  ask(`http://127.0.0.1:${ports[2]}/api/v1/apps/default/policies/hello?wait=30s`, {
     method: "PUT",
     headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
     body: JSON.stringify({
@@ -88,7 +89,7 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
   expect(await limitReported()).toBe("3");
   await sleep(500);
   killWithAllItStarted(first.pid);
-  await until("the ports are free", 5_000, () =>
+  await until("the ports are free", () =>
     ask(`http://127.0.0.1:${ports[2]}/healthz`).then(
       () => false,
       () => true,
@@ -104,6 +105,6 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
   expect(second.output).toContain("the disk of the database is full");
 
   disk.makeRoom();
-  await until("there is room", 10_000, async () => (await put(5)).status === 200);
+  await until("there is room", async () => (await put(5)).status === 200);
   expect(await limitReported()).toBe("5");
 }, 90_000);

@@ -10,6 +10,7 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
+import { untilPasses } from "../fixtures/until.ts";
 
 const megabyte = 1_000_000;
 const cost = { from: "response-bytes" };
@@ -149,7 +150,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
   const left = (path: string, headers = {}) => get(`${path}/0`, headers, "HEAD");
   /** Waits until the charge shows: responses are charged a moment after they have been sent. */
   const settled = (path: string, remaining: number, headers = {}) =>
-    expect.poll(async () => (await left(path, headers)).remaining, { interval: 10 }).toBe(remaining);
+    untilPasses(async () => expect((await left(path, headers)).remaining).toBe(remaining));
 
   it("is charged when it has been sent: 10 MB a minute in blocks of 5 s, and an excess must be paid first", async () => {
     clock.set(fullHour);
@@ -248,7 +249,7 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
       outgoing.once("error", reject);
       outgoing.end();
     });
-    await expect.poll(async () => (await left("/log")).remaining).toBeLessThan(10 * megabyte);
+    await untilPasses(async () => expect((await left("/log")).remaining).toBeLessThan(10 * megabyte));
     expect((await left("/log")).retryAfter ?? 0).toBeLessThan(300);
   });
 
@@ -327,9 +328,9 @@ describe("while Redis does not answer,", () => {
       await new Promise((resolve) => setTimeout(resolve, 200));
       await own.stop("SIGKILL");
       expect((await letOn).status).toBe(200);
-      await expect.poll(() => remaining(0)).toBe(10 * megabyte - 5);
+      await untilPasses(async () => expect(await remaining(0)).toBe(10 * megabyte - 5));
       expect(await remaining(1000)).toBe(10 * megabyte - 5);
-      await expect.poll(() => remaining(0)).toBe(10 * megabyte - 1005);
+      await untilPasses(async () => expect(await remaining(0)).toBe(10 * megabyte - 1005));
       expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
     } finally {
       await gateway.stop();
@@ -344,7 +345,6 @@ const refusals = [
 ] as const;
 
 describe.each(refusals)("while Redis answers, but takes no writes because it $what", ({ begin, end }) => {
-  const within = { timeout: 5000, interval: 10 };
   let own: RedisServer;
   let gateway: LoneGateway;
   beforeAll(async () => {
@@ -385,16 +385,16 @@ describe.each(refusals)("while Redis answers, but takes no writes because it $wh
     expect((await get("/deny/1000")).status).toBe("undecided");
     expect((await get(`/allow/${4 * megabyte}`)).status).toBe(200);
     expect((await get(`/local/${8 * megabyte}`)).status).toBe(200);
-    await expect.poll(async () => (await left("local")).remaining, within).toBe(2 * megabyte);
+    await untilPasses(async () => expect((await left("local")).remaining).toBe(2 * megabyte));
     expect((await get(`/local/${8 * megabyte}`)).status).toBe(200);
-    await expect.poll(async () => (await left("local")).status, within).toBe(429);
+    await untilPasses(async () => expect((await left("local")).status).toBe(429));
     expect((await get("/deny/1000")).status).toBe("undecided");
     await own.command(...(end as readonly [string, ...string[]]));
-    await expect.poll(() => left("deny"), within).toEqual({ status: 200, remaining: 10 * megabyte });
-    await expect.poll(async () => (await left("allow")).remaining, within).toBe(6 * megabyte);
+    await untilPasses(async () => expect(await left("deny")).toEqual({ status: 200, remaining: 10 * megabyte }));
+    await untilPasses(async () => expect((await left("allow")).remaining).toBe(6 * megabyte));
     // 6 MB more were sent than there were; they are owed in the next minute.
     clock.set(fullHour + 60);
-    await expect.poll(async () => (await left("local")).remaining, within).toBe(4 * megabyte);
+    await untilPasses(async () => expect((await left("local")).remaining).toBe(4 * megabyte));
     expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
   });
 
@@ -404,11 +404,11 @@ describe.each(refusals)("while Redis answers, but takes no writes because it $wh
     await new Promise((resolve) => setTimeout(resolve, 200));
     await own.command(...(begin as readonly [string, ...string[]]));
     for (const sent of letOn) expect((await sent).status).toBe(200);
-    await expect.poll(async () => (await left("sent-local")).remaining, within).toBe(megabyte);
+    await untilPasses(async () => expect((await left("sent-local")).remaining).toBe(megabyte));
     expect((await get("/sent-deny/1000")).status).toBe("undecided");
     await own.command(...(end as readonly [string, ...string[]]));
     for (const name of names) {
-      await expect.poll(() => left(name), within).toEqual({ status: 200, remaining: megabyte });
+      await untilPasses(async () => expect(await left(name)).toEqual({ status: 200, remaining: megabyte }));
     }
     expect(await gateway.metric("sluice_unsettled_responses_total")).toBe(0);
   });

@@ -157,7 +157,7 @@ it("has overrides, shadow mode, and other limits beside it, of which all must al
 
 it("says in the check API when the first unit is there", async () => {
   await system.put(policy("asked", { quota: 1, window: "30s", initial: 0 }, { scope: "cluster" }));
-  const made = await system.api("POST", "/tokens?wait=5s", { name: "caller", app: "default", role: "caller" });
+  const made = await system.api("POST", "/tokens?wait=30s", { name: "caller", app: "default", role: "caller" });
   const { token } = JSON.parse(made.body) as { token: string };
   const answer = await fetch(`${system.gateways[0]?.privateUrl}/sluice/v1/check`, {
     method: "POST",

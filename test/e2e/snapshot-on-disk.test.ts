@@ -13,7 +13,7 @@ import { frameText } from "../fixtures/documents/loaded-state.ts";
 import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const policies = (quota: number) => [
   { app: "default", document: { name: "daily", limits: [{ algorithm: "fixed-window", quota, window: "366d" }] } },
@@ -56,7 +56,7 @@ beforeAll(async () => {
   expect(existsSync(former)).toBe(false);
   await control.push([...policies(5), ...growth], []);
   expect(statSync(newest).ino).toBe(first.ino);
-  await until("the former one is kept", 5000, () => existsSync(former));
+  await until("the former one is kept", () => existsSync(former));
   await control.push([...policies(7), ...growth], []);
   await control.stop();
   texts = { newest: readFileSync(newest, "utf8"), former: readFileSync(former, "utf8") };

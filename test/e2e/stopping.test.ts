@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, it } from "vitest";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { adminToken, gatewayToken, until } from "../fixtures/servers/system.ts";
+import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));
@@ -34,7 +35,7 @@ afterAll(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-const untilHeld = (path: string) => until("the service has the request", 10_000, () => held.has(path));
+const untilHeld = (path: string) => until("the service has the request", () => held.has(path));
 const whole = "200 part 1\npart 2\n";
 
 interface Started {
@@ -89,7 +90,7 @@ const outcome = (answer: Promise<Answer>) =>
 
 const untilRefused = (url: string) =>
   // A connection that comes while the socket closes is reset.
-  until("nobody listens", 10_000, async () => (await outcome(ask(url))) === "ECONNREFUSED");
+  until("nobody listens", async () => (await outcome(ask(url))) === "ECONNREFUSED");
 
 // Each has its own system, and mostly waits.
 describe.concurrent("SIGTERM", { timeout }, () => {

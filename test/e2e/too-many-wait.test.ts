@@ -8,7 +8,7 @@ import { auth, callerOf } from "../fixtures/clients/check-api-client.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 const mostWaiting = 20;
 
@@ -166,7 +166,7 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
           if (path === "/cluster") await sleep(50);
         }
       }
-      await expect.poll(() => lone.metric("sluice_waiting_refusals_total"), { timeout: 5000 }).toBe(12);
+      await untilPasses(async () => expect(await lone.metric("sluice_waiting_refusals_total")).toBe(12));
       expect(lone.log).toMatch(/requests are refused, because too many wait already: default\/leaky/);
 
       for (const [path, body] of [
@@ -187,11 +187,11 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
       }
 
       filling.destroy();
-      await until("others may wait", 5000, () => waits(session, "/leaky", `late-${which}`));
+      await until("others may wait", () => waits(session, "/leaky", `late-${which}`));
       // As many may wait as before.
       for (let i = 1; i < mostWaiting; i++) void ask(session, "/leaky", `late-${which}`);
       expect((await ask(session, "/delayed", "last")).status).toBe(200);
-      await until("no more may wait", 5000, async () => (await ask(session, "/delayed", "last")).status === 503);
+      await until("no more may wait", async () => (await ask(session, "/delayed", "last")).status === 503);
       session.destroy();
     }),
   ));
