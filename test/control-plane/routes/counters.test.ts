@@ -2,7 +2,6 @@
 
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { requireGatewayBuild } from "../../../launch/gateway-build.ts";
@@ -299,7 +298,7 @@ describe("on gateways", () => {
     // Replies that come too late are dropped, and break nothing.
     silent.say({ type: "counter", id: 3, limits: [reading] });
     silent.say({ type: "counter", id: 999, limits: [reading] });
-    await sleep(50);
+    await silent.untilHeard();
     expect(silent.socket.readyState).toBe(silent.socket.OPEN);
   });
 

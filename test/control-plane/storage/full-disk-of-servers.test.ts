@@ -64,6 +64,7 @@ beside.each(serverKinds)(
     expect((await gateway.next("snapshot")).policies).toHaveLength(stored.length);
     expect((await plane.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "full" });
     // Small changes of the control plane itself may still find room: they say nothing about others.
+    // It looks for room several times. A busy machine only looks less often.
     await sleep(2_500);
     expect(log.filter((line) => line.includes("the disk of the database is full"))).toHaveLength(1);
     expect((await plane.call("GET", "readyz")).body.storage).toBe("full");
@@ -74,7 +75,6 @@ beside.each(serverKinds)(
     const numbers = (await plane.call("GET", "/revisions?limit=1000")).body.revisions.map(({ n }: { n: number }) => n);
     expect(numbers).toEqual(Array.from({ length: stored.length + 1 }, (__, i) => stored.length + 1 - i));
   },
-  120_000,
 );
 
 beside(
@@ -111,5 +111,4 @@ beside(
     expect(stored.filter((name) => !names.includes(name))).toEqual([]);
     expect(names.filter((name) => ![...stored, ...unanswered, "again"].includes(name))).toEqual([]);
   },
-  120_000,
 );

