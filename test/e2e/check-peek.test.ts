@@ -208,9 +208,9 @@ describe("a peek", () => {
     expect((await look("fixed-window-node", "auth", "&cost=9")).status).toBe(429);
     await one({ policy: "leaky-bucket-node", key: ["auth"], cost: 4 });
     const beganMs = performance.now();
-    const answer = await look("leaky-bucket-node", "auth");
-    expect(answer.status).toBe(204);
-    expect(performance.now() - beganMs).toBeLessThan(1_000);
+    // If they waited for their turn, as requests do, each took two seconds.
+    for (let i = 0; i < 40; i++) expect((await look("leaky-bucket-node", "auth")).status).toBe(204);
+    expect(performance.now() - beganMs).toBeLessThan(60_000);
   });
 
   it("is true or false, and nothing else", async () => {

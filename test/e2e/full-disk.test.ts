@@ -1,7 +1,7 @@
 // Everything was killed, and `npm start` runs again on a disk without a free byte: all of Sluice is on that disk.
 
+import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
@@ -87,7 +87,11 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
   const first = await start();
   expect((await put(3)).status).toBe(201);
   expect(await limitReported()).toBe("3");
-  await sleep(500);
+  const stored = () => join(disk.path, `gateway-${ports[0]}/workers/policies.log`);
+  await until(
+    "the gateway has stored it",
+    () => existsSync(stored()) && readFileSync(stored(), "utf8").includes('"quota":3'),
+  );
   killWithAllItStarted(first.pid);
   await until("the ports are free", () =>
     ask(`http://127.0.0.1:${ports[2]}/healthz`).then(
@@ -107,4 +111,4 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
   disk.makeRoom();
   await until("there is room", async () => (await put(5)).status === 200);
   expect(await limitReported()).toBe("5");
-}, 90_000);
+});

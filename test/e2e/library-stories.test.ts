@@ -3,7 +3,6 @@
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { library } from "../../control-plane/src/library/supplied.ts";
 import { type Answer, ask, type RequestOptions } from "../fixtures/clients/requests.ts";
@@ -233,11 +232,14 @@ async function connected(): Promise<Socket> {
 
 /** Sends until the service has so many requests in progress: a slot is free a moment after its client went away. */
 async function admitted(sendOne: () => Promise<Answer>, running: number): Promise<{ answer: Promise<Answer> }> {
-  for (let i = 0; i < 100; i++) {
-    const answer = sendOne();
-    const refused = await Promise.race([answer, sleep(200)]);
-    if (refused === undefined && service.running === running) return { answer };
-    await sleep(20);
-  }
-  throw new Error("no slot became free");
+  let answer: Promise<Answer> | undefined;
+  await until("a slot is free", async () => {
+    let isAnswered = false;
+    answer = sendOne().finally(() => {
+      isAnswered = true;
+    });
+    await until("it is in progress or refused", () => isAnswered || service.running === running);
+    return !isAnswered;
+  });
+  return { answer: answer as unknown as Promise<Answer> };
 }

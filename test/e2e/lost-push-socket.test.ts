@@ -27,6 +27,8 @@ it("a snapshot that has arrived is applied, although the socket is lost meanwhil
     await until("it is connected", () => server.socket !== undefined);
     const head = { type: "snapshot", epoch: "e1", revision: 5, format: 1, proof: "n", edition: "one" };
     server.socket?.send(frameText({ ...head, policies } as never));
+    await until("it has been sent", () => server.socket?.bufferedAmount === 0);
+    // So that the gateway loads it by now. If the machine is too busy for that, the gateway still reads all that was sent.
     await sleep(150);
     server.socket?.terminate();
     await server.stop();

@@ -119,7 +119,7 @@ async function untilFree(path: string): Promise<void> {
   await until(`a slot of ${path} is free`, async () => (await status(path)) === 200);
 }
 
-/** Expects for longer than a slot lives that requests to these paths get only such answers. */
+/** Expects for longer than a slot lives that requests to these paths get only such answers. A busy machine only sends fewer. */
 async function stays(paths: readonly string[], expected: readonly number[]): Promise<void> {
   const endsAt = Date.now() + longMs;
   while (Date.now() < endsAt) {

@@ -3,6 +3,7 @@
 
 import { createServer, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { fullHour } from "../fixtures/documents/worked-cases.ts";
@@ -10,7 +11,7 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { untilPasses } from "../fixtures/until.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 const megabyte = 1_000_000;
 const cost = { from: "response-bytes" };
@@ -18,6 +19,16 @@ const perMinute = (algorithm: string, more = {}) => [{ algorithm, quota: 10 * me
 const at = (name: string) => ({ name, match: { paths: [`/${name}`, `/${name}/*`] }, cost });
 
 let upstreamRequests = 0;
+/** Each sends the answer to a request with `?held`. */
+const held: (() => void)[] = [];
+
+/** Sends requests that Redis decides at once, and takes it away while their answers are on their way. */
+async function letOn<T>(requests: readonly Promise<T>[], takeAway: () => Promise<unknown>): Promise<T[]> {
+  await until("the upstream has them", () => held.length === requests.length);
+  await takeAway();
+  for (const answer of held.splice(0)) answer();
+  return Promise.all(requests);
+}
 
 /** Answers /name/BYTES with as many bytes, after applying the query. */
 function answer(upstream: Server) {
@@ -34,7 +45,8 @@ function answer(upstream: Server) {
     const mark = incoming.headers["x-over-limit"];
     if (mark !== undefined) response.setHeader("X-Seen", mark);
     const body = "x".repeat(Number(url.pathname.split("/").at(-1)));
-    setTimeout(() => response.end(body), Number(url.searchParams.get("afterMs") ?? 0));
+    if (url.searchParams.has("held")) held.push(() => response.end(body));
+    else response.end(body);
   });
 }
 
@@ -287,15 +299,19 @@ describe.each(gateways)("by $name, a response", ({ scope, workers }) => {
   it("has the next request wait for what it owes", async () => {
     clock.set(fullHour + 18_000);
     await get("/late/3000");
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    let answered = false;
-    const waits = get("/late/1").finally(() => {
-      answered = true;
+    let waiting: ReturnType<typeof get> | undefined;
+    // The charge shows a moment after the response.
+    await until("a request waits", async () => {
+      let answered = false;
+      waiting = get("/late/1").finally(() => {
+        answered = true;
+      });
+      // A busy machine may not have answered yet, and that looks the same.
+      await Promise.race([waiting, sleep(300)]);
+      return !answered;
     });
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    expect(answered).toBe(false);
     clock.set(fullHour + 18_003);
-    expect((await waits).status).toBe(200);
+    expect((await waiting)?.status).toBe(200);
   });
 
   it("is charged by the limits of an override", async () => {
@@ -324,10 +340,8 @@ describe("while Redis does not answer,", () => {
       return Number(headers["x-ratelimit-remaining"]);
     };
     try {
-      const letOn = ask(`${gateway.url}/file/5?afterMs=500`);
-      await new Promise((resolve) => setTimeout(resolve, 200));
-      await own.stop("SIGKILL");
-      expect((await letOn).status).toBe(200);
+      const [answer] = await letOn([ask(`${gateway.url}/file/5?held`)], () => own.stop("SIGKILL"));
+      expect(answer?.status).toBe(200);
       await untilPasses(async () => expect(await remaining(0)).toBe(10 * megabyte - 5));
       expect(await remaining(1000)).toBe(10 * megabyte - 5);
       await untilPasses(async () => expect(await remaining(0)).toBe(10 * megabyte - 1005));
@@ -400,10 +414,9 @@ describe.each(refusals)("while Redis answers, but takes no writes because it $wh
 
   it("a response to a request that Redis had admitted is owed, and counts in the decisions that follow", async () => {
     const names = ["sent-local", "sent-deny"];
-    const letOn = names.map((name) => get(`/${name}/${9 * megabyte}?afterMs=500`));
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    await own.command(...(begin as readonly [string, ...string[]]));
-    for (const sent of letOn) expect((await sent).status).toBe(200);
+    const sent = names.map((name) => get(`/${name}/${9 * megabyte}?held`));
+    const answers = await letOn(sent, () => own.command(...(begin as readonly [string, ...string[]])));
+    for (const { status } of answers) expect(status).toBe(200);
     await untilPasses(async () => expect((await left("sent-local")).remaining).toBe(megabyte));
     expect((await get("/sent-deny/1000")).status).toBe("undecided");
     await own.command(...(end as readonly [string, ...string[]]));

@@ -74,6 +74,7 @@ it("logs one line a second for a policy, with the number of refusals since the l
   await refused("other");
   const before = lines("flood").length;
   expect(before).toBeLessThan(20);
+  // The next line comes when a second has passed.
   await sleep(1100);
   await ask(`${gateway.url}/flood`);
   await until("there is a line more", () => lines("flood").length > before);

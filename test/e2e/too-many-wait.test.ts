@@ -128,11 +128,12 @@ it("with and without sluice.log(), clients that go away while they wait free the
       const begun = performance.now();
       const leaving = open(gateway);
       void ask(leaving, "/quick", "one");
+      // They come in this order. On a machine that is too busy for that, there is nothing to free, and the rest is the same.
       await sleep(100);
       const behind = ask(session, "/quick", "one");
       await sleep(100);
       leaving.destroy();
-      expect(await Promise.race([behind, sleep(10_000)])).toMatchObject({ status: 200 });
+      expect(await behind).toMatchObject({ status: 200 });
       expect(performance.now() - begun).toBeGreaterThan(500);
       session.destroy();
     }),

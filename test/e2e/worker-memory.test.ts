@@ -207,4 +207,4 @@ it.concurrent("a worker keeps nothing of policies, limits and headers that are r
     await gateway.stop();
     await control.stop();
   }
-}, 120_000);
+});

@@ -92,4 +92,4 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     await proxy.refuse();
     await redis.stop("SIGKILL");
   }
-}, 60_000);
+});
