@@ -87,10 +87,10 @@ it("starts, limits, says what fails, and takes changes once there is room, witho
   const first = await start();
   expect((await put(3)).status).toBe(201);
   expect(await limitReported()).toBe("3");
-  const stored = () => join(disk.path, `gateway-${ports[0]}/workers/policies.log`);
+  const stored = disk.file(`gateway-${ports[0]}/workers/policies.log`);
   await until(
     "the gateway has stored it",
-    () => existsSync(stored()) && readFileSync(stored(), "utf8").includes('"quota":3'),
+    () => existsSync(stored) && readFileSync(stored, "utf8").includes('"quota":3'),
   );
   killWithAllItStarted(first.pid);
   await until("the ports are free", () =>

@@ -51,8 +51,9 @@ beforeAll(async () => {
   await control.push(policies(5), []);
   expect(existsSync(earlier)).toBe(false);
   const first = statSync(newest);
-  // Once it is on disk for good, after 0.1 s here, it becomes the former one when it is written anew.
-  await sleep(800);
+  // Once it is on disk for good, after 0.1 s here, it becomes the former one when it is written anew. Nothing shows that it is, so
+  // this waits thirty times as long.
+  await sleep(3_000);
   expect(existsSync(former)).toBe(false);
   await control.push([...policies(5), ...growth], []);
   expect(statSync(newest).ino).toBe(first.ino);
