@@ -87,7 +87,7 @@ it("is in Prometheus' text format, and counts decisions, calls to Redis, failure
   expect(calls.find(({ name }) => name.endsWith("_count"))?.value).toBe(3);
   const seconds = calls.find(({ name }) => name.endsWith("_sum"))?.value;
   expect(seconds).toBeGreaterThan(0);
-  expect(seconds).toBeLessThan(3);
+  expect(seconds).toBeLessThan(60);
   expect(latest(families, "sluice_workers")).toBe(2);
   expect(latest(families, "sluice_snapshot_revision")).toBe(1);
   expect(latest(families, "sluice_snapshot_policies")).toBe(3);
