@@ -30,7 +30,8 @@ class LongestFirst extends BaseSequencer {
 process.env["NODE_COMPILE_CACHE"] ??= join(import.meta.dirname, "node_modules/.cache/node");
 
 const setupFiles = ["test/fixtures/end-with-vitest.ts"];
-const ofTheSystem = { testTimeout: 300_000, hookTimeout: 300_000, setupFiles, isolate: false };
+/** All have much more time than what a test waits for (test/fixtures/until.ts). */
+const everywhere = { testTimeout: 300_000, hookTimeout: 300_000, setupFiles, isolate: false };
 const threeAtOnce = {
   // Each takes a quarter to two thirds of a processor, so three take two processors.
   maxWorkers: Math.max(3, Math.ceil(1.5 * availableParallelism())),
@@ -48,16 +49,13 @@ export default defineConfig({
             "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console,runner}/**/*.test.ts",
           ],
           exclude: [fuzzers],
-          testTimeout: 30_000,
-          hookTimeout: 60_000,
-          setupFiles,
-          isolate: false,
+          ...everywhere,
           maxWorkers: Math.max(2, availableParallelism()),
         },
       },
       {
         test: {
-          ...ofTheSystem,
+          ...everywhere,
           ...threeAtOnce,
           name: "system",
           include: ["test/{control-plane,browser}/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
@@ -65,7 +63,7 @@ export default defineConfig({
       },
       ...["mariadb", "postgres"].map((database) => ({
         test: {
-          ...ofTheSystem,
+          ...everywhere,
           ...threeAtOnce,
           name: `on ${database}`,
           // What SQLite's tests show of the API, on a server.
@@ -79,7 +77,7 @@ export default defineConfig({
       {
         // They compile Go and Java and ask as fast as they can, beside which the others would have too little of the processors.
         test: {
-          ...ofTheSystem,
+          ...everywhere,
           name: "clients",
           include: ["test/{clients,rls}/**/*.test.ts"],
           maxWorkers: threeAtOnce.maxWorkers,
@@ -88,7 +86,7 @@ export default defineConfig({
       },
       {
         test: {
-          ...ofTheSystem,
+          ...everywhere,
           name: "measured",
           include: ["test/e2e/measured/*.test.ts"],
           fileParallelism: false,

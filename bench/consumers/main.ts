@@ -50,7 +50,7 @@ export async function consumers(
     const [one, two] = gateways as [LoneGateway, LoneGateway];
     await until("the gateways are connected", async () => (await plane.gatewaysHere()) === 2);
     for (const [name, policy] of Object.entries(policies)) {
-      const { status } = await plane.call("PUT", `/apps/default/policies/${name}?wait=10s`, policy);
+      const { status } = await plane.call("PUT", `/apps/default/policies/${name}?wait=30s`, policy);
       if (status !== 201) throw new SetupError(`the policy ${name}: expected 201, got ${status}`);
     }
     const { pid } = plane;

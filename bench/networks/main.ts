@@ -6,7 +6,8 @@ import { adminToken } from "../../test/fixtures/servers/control-plane-under-test
 import { freePort } from "../../test/fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../test/fixtures/servers/lone-gateway.ts";
 import { Plane } from "../../test/fixtures/servers/plane.ts";
-import { childrenOf, until } from "../../test/fixtures/servers/system.ts";
+import { childrenOf } from "../../test/fixtures/servers/system.ts";
+import { until } from "../../test/fixtures/until.ts";
 import type { Processes } from "../processes.ts";
 import { writeJson } from "../report.ts";
 import { median } from "../statistics.ts";
@@ -30,7 +31,6 @@ type Name = keyof typeof policies;
 const families = ["ipv4", "ipv6"] as const;
 const loadSeconds = 2;
 const connections = 16;
-const waitMs = 60_000;
 
 export async function networks(
   processes: Processes,
@@ -45,9 +45,9 @@ export async function networks(
       env: { SLUICE_GATEWAY_ID: "one", SLUICE_GATEWAY_TOKEN: gatewayToken, SLUICE_CONTROL_URL: plane.url },
       edit: (config) => config.replace(/proxy_pass [^;]+;/, "empty_gif;"),
     });
-    await until("the gateway is connected", waitMs, async () => (await plane.gatewaysHere()) === 1);
+    await until("the gateway is connected", async () => (await plane.gatewaysHere()) === 1);
     for (const [name, policy] of Object.entries(policies)) {
-      const { status } = await plane.call("PUT", `/apps/default/policies/${name}?wait=10s`, policy);
+      const { status } = await plane.call("PUT", `/apps/default/policies/${name}?wait=30s`, policy);
       if (status !== 201) throw new SetupError(`the policy ${name}: expected 201, got ${status}`);
     }
     const figures: Record<string, unknown> = { networks: count };

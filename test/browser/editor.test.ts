@@ -5,7 +5,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { askAtOnce } from "../fixtures/clients/requests.ts";
-import { adminToken, System, until } from "../fixtures/servers/system.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -33,7 +34,7 @@ const limitOf = (name: string, quota: number) => ({
 const stored = async (name: string) =>
   JSON.parse((await system.api("GET", `/apps/default/policies/${name}`)).body) as Record<string, unknown>;
 const admits = (name: string, count: number) =>
-  until(`/${name} admits ${count}`, 10_000, async () => {
+  until(`/${name} admits ${count}`, async () => {
     const { 429: refused = 0 } = await askAtOnce([`${system.gateways[0]?.url}/${name}`], count + 5);
     return refused === 5;
   });
@@ -59,7 +60,7 @@ it("makes a policy by form: shows what is wrong while one types, stores it in sh
   await page.getByText(/films is enforced from revision/).waitFor();
   expect(await stored("films")).not.toHaveProperty("mode");
   await page.getByRole("button", { name: "Undo" }).last().click();
-  await until("it is in shadow mode again", 5_000, async () => (await stored("films"))["mode"] === "shadow");
+  await until("it is in shadow mode again", async () => (await stored("films"))["mode"] === "shadow");
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByText("Gateways stop enforcing it within a second.").waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
@@ -107,11 +108,11 @@ it("form and YAML are in step, and a dry run changes nothing", async () => {
   const { page, faults } = await editorOf("/policies/default/music");
   const yaml = page.getByRole("textbox", { name: "YAML" });
   await page.getByLabel("Quota").fill("9");
-  await expect.poll(() => yaml.textContent()).toContain("quota: 9");
+  await untilPasses(async () => expect(await yaml.textContent()).toContain("quota: 9"));
   await yaml.click();
   await page.keyboard.press("Control+End");
   await page.keyboard.type("description: by hand\n");
-  await expect.poll(() => page.getByLabel("Description").inputValue()).toBe("by hand");
+  await untilPasses(async () => expect(await page.getByLabel("Description").inputValue()).toBe("by hand"));
   await page.keyboard.type("mo");
   await page.getByRole("option", { name: "mode" }).waitFor();
   // A list that has just opened takes no Enter for 75 ms, as nobody can have meant it.
@@ -150,7 +151,7 @@ it("who types fast on a slow machine loses nothing", async () => {
   // All keys are on their way before the first one is answered.
   await Promise.all([...`description: ${words}`].map((text) => session.send("Input.insertText", { text })));
   await session.send("Emulation.setCPUThrottlingRate", { rate: 1 });
-  await expect.poll(() => page.getByLabel("Description").inputValue()).toBe(words);
+  await untilPasses(async () => expect(await page.getByLabel("Description").inputValue()).toBe(words));
   expect(await yaml.textContent()).toContain(words);
   expect(faults).toEqual([]);
   await page.context().close();
@@ -194,7 +195,9 @@ it("has every field of a policy in the form, also what few policies need", async
   await page.reload();
   expect(await page.getByLabel("Schedule", { exact: true }).inputValue()).toBe("mon tue 08:00-18:00\n20:00-22:00");
   await page.getByRole("button", { name: "Remove override 1" }).click();
-  await expect.poll(() => page.getByRole("textbox", { name: "YAML" }).textContent()).not.toContain("acme");
+  await untilPasses(async () =>
+    expect(await page.getByRole("textbox", { name: "YAML" }).textContent()).not.toContain("acme"),
+  );
   expect(faults).toEqual([]);
   await page.context().close();
 });
@@ -215,10 +218,9 @@ it("says what a policy would do before it is stored, beside what is in force, an
     return Number(/(\d+) admitted/.exec(text ?? "")?.[1]);
   };
   // A forecast of 90,000 requests takes a slow machine a second.
-  const patient = { timeout: 10_000 };
-  await expect.poll(() => admitted("This draft"), patient).toBe(100);
+  await untilPasses(async () => expect(await admitted("This draft")).toBe(100));
   await page.getByLabel("Quota").fill("250");
-  await expect.poll(() => admitted("This draft"), patient).toBe(250);
+  await untilPasses(async () => expect(await admitted("This draft")).toBe(250));
   expect(await admitted("In force now")).toBe(100);
   // Each of these gives up the forecast before it, which takes longer than the pause between them.
   await panel.getByLabel("Requests per second").fill("1500");
@@ -226,10 +228,10 @@ it("says what a policy would do before it is stored, beside what is in force, an
     await page.getByLabel("Quota").fill(quota);
     await page.waitForTimeout(150);
   }
-  await expect.poll(() => admitted("This draft"), patient).toBe(450);
+  await untilPasses(async () => expect(await admitted("This draft")).toBe(450));
   expect(page.workers()).toHaveLength(1);
   await page.getByLabel("Quota").fill("250");
-  await expect.poll(() => admitted("This draft"), patient).toBe(250);
+  await untilPasses(async () => expect(await admitted("This draft")).toBe(250));
   await panel.getByText("HTTP/1.1 429").waitFor();
   await panel.getByText('RateLimit: "default";r=249').waitFor();
   await panel.getByLabel("Traffic").selectOption("drawn");

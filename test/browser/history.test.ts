@@ -4,7 +4,8 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { askAtOnce } from "../fixtures/clients/requests.ts";
-import { adminToken, System, until } from "../fixtures/servers/system.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -44,7 +45,7 @@ it("shows who changed what, and rolls a policy back, which gateways enforce; und
   await page.getByText("which 1 of 1 gateways have").waitFor();
   expect(await askAtOnce([`${system.gateways[0]?.url}/books`], 10)).toEqual({ 200: 5, 429: 5 });
   await page.getByRole("button", { name: "Undo", exact: true }).click();
-  await until("the quota is 9 again", 5_000, async () => {
+  await until("the quota is 9 again", async () => {
     const { body } = await system.api("GET", "/apps/default/policies/books");
     return JSON.parse(body).limits[0].quota === 9;
   });

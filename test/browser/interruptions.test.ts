@@ -4,7 +4,8 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
-import { adminToken, System, until } from "../fixtures/servers/system.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -90,7 +91,7 @@ it("what is typed while a save is on its way, and before an undo, stays", async 
   expect(await page.getByLabel("Description").inputValue()).toBe("second");
   expect(await stored("typing")).toMatchObject({ description: "first" });
   await page.getByRole("button", { name: "Undo", exact: true }).click();
-  await until("the former version is stored", 5_000, async () => {
+  await until("the former version is stored", async () => {
     const now = await stored("typing");
     return typeof now === "object" && now["description"] === undefined;
   });
@@ -103,7 +104,7 @@ it("a policy that somebody else changed is shown as it is now; one that somebody
   const { page, faults } = await editorOf("others");
   await system.put(policy("others", 77));
   await page.reload();
-  await expect.poll(() => page.getByLabel("Quota").inputValue()).toBe("77");
+  await untilPasses(async () => expect(await page.getByLabel("Quota").inputValue()).toBe("77"));
   await page.getByLabel("Description").fill("mine");
   await system.api("DELETE", "/apps/default/policies/others");
   await page.getByRole("button", { name: "Save and enforce" }).click();

@@ -7,6 +7,7 @@ import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.
 import { putNetworks } from "../fixtures/clients/network-lists.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { adminToken, System } from "../fixtures/servers/system.ts";
+import { untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -65,7 +66,7 @@ it("shows a list, finds where an address is, and hands the list out", async () =
   await dialog.getByText("1 of 3 networks").waitFor();
   expect(await dialog.locator("pre").textContent()).toBe("192.0.2.0/24");
   await dialog.getByLabel("Find").fill("2001:db8::7");
-  await expect.poll(() => dialog.locator("pre").textContent()).toBe("2001:db8::/32");
+  await untilPasses(async () => expect(await dialog.locator("pre").textContent()).toBe("2001:db8::/32"));
   await dialog.getByLabel("Find").fill("198.51.100.1");
   await dialog.getByText("0 of 3 networks").waitFor();
   const [download] = await Promise.all([
@@ -84,7 +85,7 @@ it("replaces a list by a file, says before what that changes, and takes it back"
   await signIn(page, system.controlUrl, adminToken, "/networks");
   await page.getByRole("button", { name: "Replace office" }).click();
   const dialog = page.getByRole("dialog");
-  await expect.poll(() => dialog.getByLabel("Networks").inputValue()).toContain("192.0.2.0/24");
+  await untilPasses(async () => expect(await dialog.getByLabel("Networks").inputValue()).toContain("192.0.2.0/24"));
   await dialog.getByLabel("File").setInputFiles({ name: "office.txt", mimeType: "text/plain", buffer });
   await dialog.getByRole("button", { name: "Show what it would change" }).click();
   await dialog.locator(".diff .added", { hasText: "198.51.100.0/24" }).waitFor();
@@ -105,7 +106,7 @@ it("a list that somebody else has changed meanwhile is not overwritten", async (
   await signIn(page, system.controlUrl, adminToken, "/networks");
   await page.getByRole("button", { name: "Replace office" }).click();
   const dialog = page.getByRole("dialog");
-  await expect.poll(() => dialog.getByLabel("Networks").inputValue()).toContain("192.0.2.0/24");
+  await untilPasses(async () => expect(await dialog.getByLabel("Networks").inputValue()).toContain("192.0.2.0/24"));
   await putNetworks(system, "default", "office", ["127.0.0.1", "203.0.113.0/24"]);
   await dialog.getByLabel("Networks").fill("10.0.0.0/8");
   await dialog.getByRole("button", { name: "Store", exact: true }).click();
@@ -127,7 +128,7 @@ it("keeps a list that a policy refers to, deletes it when none does, and takes t
   await dialog.getByRole("button", { name: "Delete", exact: true }).click();
   await dialog.getByRole("alert").getByText("books").waitFor();
   await page.keyboard.press("Escape");
-  await system.api("DELETE", "/apps/default/policies/books?wait=5s");
+  await system.api("DELETE", "/apps/default/policies/books?wait=30s");
   await page.getByRole("button", { name: "Delete office" }).click();
   await dialog.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByText("The app default has no list of networks yet.").waitFor();

@@ -4,6 +4,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { adminToken, System } from "../fixtures/servers/system.ts";
+import { untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -56,8 +57,8 @@ it("adds a member with a role, changes it, and deletes them; the audit trail say
   const trail = page.getByRole("group", { name: "Audit trail" });
   // The rows are in the list of all entries, too; only the list of one action has no others.
   // One change made two entries at the same moment: who may sign in, and the role in the app.
-  await expect.poll(() => trail.getByRole("row", { name: /ann@example\.com/ }).count()).toBe(2);
-  await expect.poll(() => trail.locator("tbody tr").count()).toBe(2);
+  await untilPasses(async () => expect(await trail.getByRole("row", { name: /ann@example\.com/ }).count()).toBe(2));
+  await untilPasses(async () => expect(await trail.locator("tbody tr").count()).toBe(2));
   await trail
     .getByRole("row", { name: /environment changed a member default \/ ann@example\.com/ })
     .getByRole("button", { name: "Show" })

@@ -5,7 +5,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { ask } from "../fixtures/clients/requests.ts";
-import { adminToken, System, until } from "../fixtures/servers/system.ts";
+import { adminToken, System } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let browser: Browser;
@@ -62,14 +63,14 @@ it("creates, forecasts, tries in shadow mode, enforces, watches, rolls back, ban
     before = await refusedInForecast();
     return before > 0 && before === latest;
   };
-  await expect.poll(isSettled, { interval: 1_000, timeout: 20_000 }).toBe(true);
+  await untilPasses(async () => expect(await isSettled()).toBe(true));
   const yaml = page.getByRole("textbox", { name: "YAML" });
   await yaml.getByText("quota: 5").dblclick();
   await page.keyboard.press("Home");
   await page.keyboard.press("Shift+End");
   await page.keyboard.type("quota: 50");
-  await expect.poll(() => page.getByLabel("Quota").inputValue()).toBe("50");
-  await expect.poll(refusedInForecast).toBeLessThan(before);
+  await untilPasses(async () => expect(await page.getByLabel("Quota").inputValue()).toBe("50"));
+  await untilPasses(async () => expect(await refusedInForecast()).toBeLessThan(before));
   await page.getByLabel("Quota").fill("5");
 
   // In shadow mode it refuses nobody; once it is enforced, the chart shows it within two seconds.
@@ -81,8 +82,8 @@ it("creates, forecasts, tries in shadow mode, enforces, watches, rolls back, ban
   expect(await refusedPerSecond(page)).toBe(0);
   await page.getByRole("button", { name: "Save and enforce" }).click();
   await page.getByText(/films is enforced from revision/).waitFor();
-  await until("a request is refused", 5_000, async () => (await statusOf("greedy")) === 429);
-  await expect.poll(() => refusedPerSecond(page), { timeout: 2_000, interval: 50 }).toBeGreaterThan(0);
+  await until("a request is refused", async () => (await statusOf("greedy")) === 429);
+  await untilPasses(async () => expect(await refusedPerSecond(page)).toBeGreaterThan(0));
 
   // Back to shadow mode by the history.
   await page.getByRole("link", { name: "History" }).click();
@@ -91,9 +92,9 @@ it("creates, forecasts, tries in shadow mode, enforces, watches, rolls back, ban
   await page.getByRole("dialog").locator(".diff .added", { hasText: "mode: shadow" }).waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Roll back" }).click();
   await page.getByText("which 2 of 2 gateways have").waitFor();
-  await until("nobody is refused", 5_000, async () => (await statusOf("greedy")) === 200);
+  await until("nobody is refused", async () => (await statusOf("greedy")) === 200);
   await page.getByRole("button", { name: "Undo", exact: true }).last().click();
-  await until("requests are refused again", 5_000, async () => (await statusOf("greedy")) === 429);
+  await until("requests are refused again", async () => (await statusOf("greedy")) === 429);
 
   // The key that is refused most, banned in two clicks.
   await page.goto(`${system.controlUrl}/keys?app=default&policy=films`);

@@ -4,7 +4,7 @@ import type { System } from "../fixtures/servers/system.ts";
 
 /** @returns the token of a new caller, which every gateway knows by then */
 export async function callerToken(system: System, app: string): Promise<string> {
-  const { status, body } = await system.api("POST", "/tokens?wait=10s", {
+  const { status, body } = await system.api("POST", "/tokens?wait=30s", {
     name: `callers of ${app}`,
     app,
     role: "caller",

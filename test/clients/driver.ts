@@ -86,7 +86,7 @@ export class Driver {
     if (!this.isRunning) return;
     const ended = once(this.child, "exit");
     this.child.stdin?.end();
-    const killer = setTimeout(() => this.child.kill("SIGKILL"), 5_000);
+    const killer = setTimeout(() => this.child.kill("SIGKILL"), 30_000);
     await ended;
     clearTimeout(killer);
   }

@@ -8,7 +8,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { countsOf } from "../fixtures/measures/gateway-counts.ts";
 import { factsOf, type SecondOfService, secondsIn, tableOfSeconds } from "../fixtures/measures/shared-rate.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { adminToken, type Gateway, System, until } from "../fixtures/servers/system.ts";
+import { adminToken, type Gateway, System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { buildExamples, type ExampleProgram, makeBuildDir } from "./example-programs.ts";
 import { goIn, project } from "./go-toolchain.ts";
 
@@ -22,7 +23,7 @@ let programs: ExampleProgram[];
 beforeAll(async () => {
   programs = await buildExamples(directory);
   system = await System.start({ redis: true, gateways: 2 });
-  await system.untilConnected(20_000);
+  await system.untilConnected();
 });
 afterAll(async () => {
   await system?.stop();
@@ -90,7 +91,7 @@ it("three services at two gateways get the vendor's rate together, and no more",
     programs.map((program) => startService(program, program.service === "java" ? other : one)),
   );
   const ready = Date.now();
-  await until("they have counted for some seconds", 60_000, () => Date.now() > ready + playedForSeconds * 1000);
+  await until("they have counted for some seconds", () => Date.now() > ready + playedForSeconds * 1000);
   await Promise.all(running.map((program) => program.stop()));
   // The JVM ends by a signal with 143, after what is to be done at its end.
   expect(running.map(({ child }) => child.exitCode)).toEqual([0, 143, 0]);

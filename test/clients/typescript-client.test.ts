@@ -13,8 +13,9 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const tls = join(project, "test/fixtures/tls");
@@ -28,10 +29,11 @@ const key = ["header:x-user"];
 const slots = (quota: number, ttl: string) => [{ name: "slots", algorithm: "concurrency", quota, ttl }];
 const policies = [
   { name: "three", key, limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }] },
-  { name: "slow", key, limits: [{ algorithm: "token-bucket", quota: 1, window: "4s", burst: 1 }] },
+  { name: "slow", key, limits: [{ algorithm: "token-bucket", quota: 1, window: "8s", burst: 1 }] },
   { name: "fast", key, limits: [{ algorithm: "token-bucket", quota: 10, window: "1s", burst: 1 }] },
   { name: "brief", key, limits: slots(1, "2s") },
-  { name: "lasting", key, limits: slots(1, "12s") },
+  { name: "kept", key, limits: slots(1, "6s") },
+  { name: "lasting", key, limits: slots(1, "1m") },
   { name: "long", key, limits: slots(2, "5m") },
 ];
 
@@ -228,7 +230,7 @@ it("does not keep a process alive: neither by connections, nor by holds, nor by 
     ],
     readyWhen: /^true 2 failure$/m,
   });
-  await until("the process has ended by itself", 30_000, () => !program.isRunning);
+  await until("the process has ended by itself", () => !program.isRunning);
   expect([program.child.exitCode, program.output]).toEqual([0, "true 2 failure\n"]);
   const sluice = clientOf();
   // Nobody released it.
@@ -240,11 +242,12 @@ it("hears an answer that came in time, though the process was busy until after t
   await sluice.check("fast", ["busy"]);
   // The gateway answers after 100 ms.
   const waiting = sluice.acquire("fast", ["busy"], { maxWaitMs: 1000 });
+  // The request is on its way by then.
   await sleep(20);
   // From here, the timers come before the next reading.
   await setImmediate();
-  const endsAtMs = performance.now() + 2000;
-  while (performance.now() < endsAtMs);
+  // Nothing of this process runs meanwhile. A busy machine has answered by the end.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5_000);
   expect(await waiting).toMatchObject({ allowed: true, source: "gateway" });
 });
 
@@ -274,13 +277,15 @@ it("leaves the line, and is not charged, when the signal of acquire aborts", asy
   await sluice.check("slow", ["line"]);
   const leaves = new AbortController();
   const first = sluice.acquire("slow", ["line"], { maxWaitMs: 60_000, signal: leaves.signal });
+  // It is in line by then. On a machine that is too busy for that, it never comes, and the rest is the same.
   await sleep(200);
   leaves.abort(new Error("gone"));
   await expect(first).rejects.toThrow("gone");
   await expect(sluice.acquire("slow", ["line"], { maxWaitMs: 1, signal: leaves.signal })).rejects.toThrow("gone");
-  await sleep(200);
-  // A unit comes every 4 s. Behind the first one, this one would wait for the second.
-  expect(await sluice.acquire("slow", ["line"], { maxWaitMs: 5_000 })).toMatchObject({
+  // The gateway sees it leave at once. Nothing shows that, so a busy machine has two seconds.
+  await sleep(2_000);
+  // A unit comes every 8 s. Behind the first one, this one would wait for the second.
+  expect(await sluice.acquire("slow", ["line"], { maxWaitMs: 10_000 })).toMatchObject({
     allowed: true,
     source: "gateway",
   });
@@ -289,20 +294,21 @@ it("leaves the line, and is not charged, when the signal of acquire aborts", asy
 describe("a hold", () => {
   it("lasts longer than its ttl, until it is released", async () => {
     const sluice = clientOf();
-    const { hold } = await sluice.hold("brief", ["ann"]);
+    const { hold } = await sluice.hold("kept", ["ann"]);
     let isLost = false;
     void hold?.lost.then(() => {
       isLost = true;
     });
-    await sleep(4_500);
-    expect(await sluice.hold("brief", ["ann"])).toMatchObject({ allowed: false, remaining: 0 });
+    // It is renewed every 2 s, so a busy machine may stop for 4 s.
+    await sleep(7_500);
+    expect(await sluice.hold("kept", ["ann"])).toMatchObject({ allowed: false, remaining: 0 });
     expect(isLost).toBe(false);
     await Promise.all([hold?.release(), hold?.release()]);
     await hold?.release();
-    const next = await sluice.hold("brief", ["ann"]);
+    const next = await sluice.hold("kept", ["ann"]);
     expect(next.allowed).toBe(true);
     await next.hold?.[Symbol.asyncDispose]();
-    expect((await sluice.peek("brief", ["ann"])).remaining).toBe(1);
+    expect((await sluice.peek("kept", ["ann"])).remaining).toBe(1);
   });
 
   it("is not renewed by a client that is closed, which still releases", async () => {
@@ -311,7 +317,7 @@ describe("a hold", () => {
     await sluice.hold("brief", ["closed"]);
     await sluice.close();
     const other = clientOf();
-    await until("the hold has expired", 20_000, async () => (await other.peek("brief", ["closed"])).remaining === 1);
+    await until("the hold has expired", async () => (await other.peek("brief", ["closed"])).remaining === 1);
     expect((await other.peek("long", ["closed"])).remaining).toBe(1);
     await lasting?.release();
     expect((await other.peek("long", ["closed"])).remaining).toBe(2);
@@ -325,8 +331,8 @@ describe("a hold", () => {
     // Its slots are in the memory of nginx, and end with it.
     await mortal.restart();
     await hold?.lost;
-    // The first renewal comes after 4 s. Without an answer, the ttl of 12 s would decide.
-    expect(performance.now() - heldAtMs).toBeLessThan(11_900);
+    // The first renewal comes after 20 s. Without an answer, the ttl of a minute would decide.
+    expect(performance.now() - heldAtMs).toBeLessThan(59_000);
     await hold?.release();
     await mortal.stop();
   });

@@ -72,7 +72,7 @@ async function play({ times, cold, busy }: Options, token: string): Promise<numb
 /** @param fresh whether the gateways have counted nothing before */
 async function playOnce(name: string, token: string, fresh: boolean): Promise<Run> {
   const before = fresh ? undefined : await countsOfContainers(name, 0);
-  const url = `${controlUrl}/api/v1/apps/default/policies/${name}?wait=5s`;
+  const url = `${controlUrl}/api/v1/apps/default/policies/${name}?wait=30s`;
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   const policy = {
     scope: "cluster",

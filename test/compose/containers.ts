@@ -5,11 +5,10 @@ import { promisify } from "node:util";
 import { SetupError } from "../../launch/step.mjs";
 import { ask } from "../fixtures/clients/requests.ts";
 import { countsIn, type GatewayCounts, sumOfCounts } from "../fixtures/measures/gateway-counts.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const services = ["gateway-1", "gateway-2"];
 const command = process.env["COMPOSE"] || "docker compose";
-const readyWithinMs = 60_000;
 /** Workers report their counts ten times a second; on a busy machine, later. */
 const countedWithinMs = 10_000;
 
@@ -36,13 +35,13 @@ export async function restartGateways(
 
 async function untilBack(controlUrl: string, gatewayUrls: readonly string[], token: string): Promise<void> {
   for (const url of gatewayUrls) {
-    await until(`${url} is healthy and connected`, readyWithinMs, async () => {
+    await until(`${url} is healthy and connected`, async () => {
       const health = await ask(`${url}/sluice/healthz`).catch(() => undefined);
       return health?.status === 200 && JSON.parse(health.body).connected === true;
     });
   }
   const headers = { authorization: `Bearer ${token}` };
-  await until("the control plane has both gateways", readyWithinMs, async () => {
+  await until("the control plane has both gateways", async () => {
     const { body } = await ask(`${controlUrl}/api/v1/gateways`, { headers });
     const { gateways } = JSON.parse(body) as { gateways: readonly { connected: boolean; lag: number }[] };
     return gateways.filter(({ connected, lag }) => connected && lag === 0).length === services.length;

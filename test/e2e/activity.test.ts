@@ -2,7 +2,8 @@
 
 import { expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { measureTopKeys } from "../top-keys/measure.ts";
 
 it("finds the most refused keys of two gateways, as often as it says", async () => {
@@ -26,12 +27,12 @@ it("shows each decision of a gateway once, also those that it made while the con
       return `${admitted} ${refused}`;
     };
     for (let i = 0; i < 6; i++) await ask(`${system.gateway.url}/hello`);
-    await until("they are shown", 10_000, async () => (await shown()) === "4 2");
+    await until("they are shown", async () => (await shown()) === "4 2");
     await system.stopControlPlane();
     for (let i = 0; i < 5; i++) await ask(`${system.gateway.url}/hello`);
     await system.startControlPlane();
-    await system.untilConnected(20_000);
-    await until("those meanwhile are shown", 10_000, async () => (await shown()) === "0 5");
+    await system.untilConnected();
+    await until("those meanwhile are shown", async () => (await shown()) === "0 5");
   } finally {
     await system.stop();
   }

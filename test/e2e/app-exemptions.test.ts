@@ -21,17 +21,17 @@ beforeAll(async () => {
     await put(app, "by-user", { match, key: ["ip", "header:x-user"], limits: onceADay });
     await put(app, "in-all", { match: { ...match, paths: ["/all"] }, key: ["ip"], limits: onceADay });
   }
-  const made = await system.api("POST", "/tokens?wait=10s", { name: "sms", app: "crm", role: "caller" });
+  const made = await system.api("POST", "/tokens?wait=30s", { name: "sms", app: "crm", role: "caller" });
   caller = JSON.parse(made.body).token;
   await exempt("crm", { cidrs: [`${office}/32`, "::1"], keys: [{ part: "header:X-User", pattern: "health-*" }] });
 });
 afterAll(() => system?.stop());
 
 const put = (app: string, name: string, policy: object) =>
-  system.api("PUT", `/apps/${app}/policies/${name}?wait=10s`, policy);
+  system.api("PUT", `/apps/${app}/policies/${name}?wait=30s`, policy);
 
 async function exempt(app: string, exempt: object | null): Promise<void> {
-  const { status, body } = await system.api("PUT", `/apps/${app}?wait=10s`, { exempt });
+  const { status, body } = await system.api("PUT", `/apps/${app}?wait=30s`, { exempt });
   expect([status, JSON.parse(body).applied]).toEqual([200, { gateways: 1, acked: 1, refused: 0 }]);
 }
 
@@ -72,14 +72,14 @@ describe("an app", () => {
   });
 
   it("still refuses whom it bans", async () => {
-    const banned = await system.api("POST", "/apps/crm/bans?wait=10s", {
+    const banned = await system.api("POST", "/apps/crm/bans?wait=30s", {
       policy: "by-user",
       key: ["*", "health-7"],
       for: "1h",
     });
     expect(banned.status).toBe(201);
     expect((await visit("crm", "127.0.0.1", "health-7")).status).toBe(403);
-    await system.api("POST", "/apps/crm/bans?wait=10s", { cidr: office, for: "1h" });
+    await system.api("POST", "/apps/crm/bans?wait=30s", { cidr: office, for: "1h" });
     expect((await visit("crm", office, "ann")).status).toBe(403);
   });
 });
@@ -103,7 +103,7 @@ describe("app default", () => {
   it("keeps all hosts and paths while it exempts somebody, and its network bans hold everywhere", async () => {
     await exempt("default", { cidrs: [monitor] });
     expect(await admitted("default", "127.0.0.4", "ann")).toBe(1);
-    await system.api("POST", "/apps/default/bans?wait=10s", { cidr: monitor, for: "1h" });
+    await system.api("POST", "/apps/default/bans?wait=30s", { cidr: monitor, for: "1h" });
     expect((await visit("bank", monitor, "ann")).status).toBe(403);
     expect((await visit("nobody", monitor, "ann")).status).toBe(403);
   });

@@ -6,7 +6,7 @@ import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const algorithms = ["token-bucket", "fixed-window", "sliding-window", "sliding-log"];
 const limits = [
@@ -75,7 +75,7 @@ it("remembers a refusal: a flood over the limit sends nothing to Redis and gets 
   expect(await askAtOnce([at("flooded")], 500)).toEqual({ 429: 500 });
   const later = await ask(at("flooded"));
   expect((await scriptCalls()) - before).toBe(0);
-  await until("502 are counted as remembered", 2000, async () => {
+  await until("502 are counted as remembered", async () => {
     return (await gateway.metric("sluice_redis_refusals_remembered_total")) >= 502;
   });
   expect([first.status, later.status]).toEqual([429, 429]);

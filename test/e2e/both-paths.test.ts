@@ -7,6 +7,7 @@ import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
+import { until } from "../fixtures/until.ts";
 
 const secret = "a secret of the operator";
 const kinds: Readonly<Record<string, object>> = {
@@ -101,14 +102,14 @@ describe.each(Object.keys(scopes))("a policy of store %s", (scope) => {
 
 /** Slots are refunded after the response has been sent, so a request that comes soon may find those of the one before it taken. */
 async function whenSlotsAreFree(send: () => Promise<Answer>): Promise<Answer> {
-  const deadline = Date.now() + 5000;
-  for (;;) {
-    const answer = await send();
+  let answer: Answer | undefined;
+  await until("all slots are free", async () => {
+    answer = await send();
     const remaining = answer.headers["x-ratelimit-remaining"];
     // Without a store, there are no slots.
-    if (remaining === undefined || remaining === "3" || Date.now() > deadline) return answer;
-    await sleep(10);
-  }
+    return remaining === undefined || remaining === "3";
+  });
+  return answer as unknown as Answer;
 }
 
 /** What a client is told, without the seconds, which pass from one request to the next. */

@@ -9,7 +9,8 @@ import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const seconds = (text: string) => Date.parse(text) / 1000;
 const hour = 3600;
@@ -67,7 +68,7 @@ beforeAll(async () => {
     await system.put({ ...at(`shadow-${scope}`), scope, mode: "shadow", limits: window("day", 1, berlin) });
   }
   await system.put({ ...at("away"), ...cluster, limits: window("month", 4, berlin) });
-  const made = await system.api("POST", "/tokens?wait=10s", { name: "asks", app: "default", role: "caller" });
+  const made = await system.api("POST", "/tokens?wait=30s", { name: "asks", app: "default", role: "caller" });
   caller = { app: "default", token: JSON.parse(made.body).token };
 });
 afterAll(async () => {
@@ -126,7 +127,7 @@ describe.each(scopes)("in scope %s, a day in Berlin", (scope) => {
     const path = `/bytes-${scope}`;
     expect((await get(`${path}/250`)).status).toBe(200);
     // The charge comes after the response.
-    await until("the charge is known", 5_000, async () => (await get(path, {}, "HEAD")).status === 429);
+    await until("the charge is known", async () => (await get(path, {}, "HEAD")).status === 429);
     const left = async (moment: string) => {
       setBoth(seconds(moment));
       const { status, headers } = await get(path, {}, "HEAD");
@@ -175,11 +176,11 @@ it("while Redis is away, a month goes on by a share, and what it took is charged
   await redis.stop();
   expect(await statusesOf("/away", 3)).toEqual([200, 200, 200]);
   await redis.start();
-  await until("Redis decides again", 20_000, async () => {
+  await until("Redis decides again", async () => {
     setBoth(seconds("2026-11-30T22:30:00Z"));
     const { status, headers } = await get("/away");
     return status === 429 && headers["retry-after"] === `${30 * minute}`;
   });
   setBoth(seconds("2026-11-30T23:00:00Z"));
-  await until("December begins", 10_000, async () => (await get("/away")).status === 200);
+  await until("December begins", async () => (await get("/away")).status === 200);
 });

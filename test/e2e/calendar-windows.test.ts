@@ -4,7 +4,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const seconds = (text: string) => Date.parse(text) / 1000;
 const hour = 3600;
@@ -63,8 +64,8 @@ describe.each(kinds)("a day of 25 hours: $name", ({ name, places }) => {
     expect([last.status, last.headers["ratelimit"]]).toEqual([429, '"daily";r=0;t=1']);
     clock.set(dayEnds);
     // A gateway remembers for a moment that a lease was refused, by a clock that goes on.
-    await until("units at the one gateway", 5_000, async () => (await askAt(places[1] as number, path)).status === 200);
-    await until("units at the other", 5_000, async () => (await askAt(places[0] as number, path)).status === 200);
+    await until("units at the one gateway", async () => (await askAt(places[1] as number, path)).status === 200);
+    await until("units at the other", async () => (await askAt(places[0] as number, path)).status === 200);
     expect(await statusesAt(path, [...places])).toEqual([200, 429, 429]);
     const refused = await askAt(places[0] as number, path);
     expect(refused.headers["retry-after"]).toBe(`${24 * hour}`);

@@ -7,7 +7,7 @@ import { type Gateway, System } from "../fixtures/servers/system.ts";
 let system: System;
 beforeAll(async () => {
   system = await System.start({ gateways: 2 });
-  await system.untilConnected(10_000);
+  await system.untilConnected();
 });
 afterAll(() => system?.stop());
 

@@ -125,7 +125,7 @@ it("delays nobody for a policy in shadow mode", async () => {
     scope,
     mode: "shadow",
     match: { paths: ["/elsewhere"] },
-    limits: [{ algorithm: "leaky-bucket", quota: 1, window: "5s", burst: 5 }],
+    limits: [{ algorithm: "leaky-bucket", quota: 1, window: "1m", burst: 5 }],
   });
   gateway = await LoneGateway.start({
     policies: ["node", "cluster"].map(shaped),
@@ -136,7 +136,8 @@ it("delays nobody for a policy in shadow mode", async () => {
   for (const policy of ["node", "node", "cluster", "cluster"]) {
     expect((await auth(gateway.privateUrl, shop, `policy=${policy}`)).status).toBe(204);
   }
-  expect(performance.now() - begun).toBeLessThan(4000);
+  // If it delayed them, two of them would wait for a minute.
+  expect(performance.now() - begun).toBeLessThan(50_000);
 });
 
 it("limits another nginx by auth_request as docs/operations.md shows, and delays its requests to their turn", async () => {

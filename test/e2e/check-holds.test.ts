@@ -8,7 +8,8 @@ import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../fixtures/servers/system.ts";
+import { childrenOf } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
 const bank: Caller = { app: "bank", token: "a-token-of-the-bank" };
@@ -109,18 +110,26 @@ describe.each(scopes)("slots of scope %s", (scope) => {
   });
 
   it("come back after their ttl if nobody renews them, and last as long as somebody does", async () => {
-    // A busy machine may stop for a second, and must not lose the hold by it.
     const renewed = { policy: `renewed-${scope}`, key: ["ann"] };
-    const { hold, ttl } = await send("hold", renewed);
-    expect(ttl).toBe(3);
-    const renewals = Date.now() + 4_500;
-    while (Date.now() < renewals) {
-      await sleep(300);
-      expect(await send("renew", { hold })).toMatchObject({ status: 200 });
-      expect(await send("hold", renewed)).toMatchObject({ allowed: false });
-    }
-    await sleep(3_150);
-    expect(await send("hold", renewed)).toMatchObject({ allowed: true });
+    let hold = "";
+    await until("a hold is renewed in time for longer than it would last", async () => {
+      // A busy machine that stops for seconds loses the hold by it, and begins again with another key.
+      renewed.key = [`${renewed.key}-again`];
+      const held = await send("hold", renewed);
+      expect(held.ttl).toBe(3);
+      hold = held.hold;
+      const heldAtMs = performance.now();
+      for (let renewedAtMs = heldAtMs; renewedAtMs - heldAtMs < 4_500; ) {
+        await sleep(300);
+        const [renewal, other] = [await send("renew", { hold }), await send("hold", renewed)];
+        const nowMs = performance.now();
+        if (nowMs - renewedAtMs > 2_900) return false;
+        renewedAtMs = nowMs;
+        expect([renewal.status, other.allowed]).toEqual([200, false]);
+      }
+      return true;
+    });
+    await until("the slot is back", async () => (await send("hold", renewed)).allowed === true);
     expect(await send("renew", { hold })).toMatchObject({ status: 404 });
     expect(await send("release", { hold })).toEqual({ status: 200, released: false });
     expect(await send("hold", renewed)).toMatchObject({ allowed: false });
@@ -139,6 +148,7 @@ describe.each(scopes)("slots of scope %s", (scope) => {
     const mixed = { policy: `mixed-${scope}`, key: ["ann"] };
     const [first, second] = [await send("hold", mixed), await send("hold", mixed)];
     expect(first).toMatchObject({ allowed: true, ttl: 1 });
+    // The shorter limit has freed it by then, and the longer one keeps it for minutes.
     await sleep(1_500);
     expect(await send("renew", { hold: first.hold })).toMatchObject({ status: 200 });
     for (const { hold } of [first, second]) expect(await send("release", { hold })).toMatchObject({ released: true });
@@ -204,15 +214,15 @@ describe.each(scopes)("slots of scope %s", (scope) => {
   });
 
   it("are waited for in line", async () => {
-    const user = { policy: `brief-${scope}`, key: ["line"] };
+    // A slot of this policy lasts for minutes, so only its release frees it.
+    const user = { policy, key: ["line"], cost: 2 };
     const { hold } = await send("hold", user);
-    const waiting = send("hold", { ...user, maxWait: "5s" });
+    const waiting = send("hold", { ...user, maxWait: "20s" });
+    // It waits by now. If the machine is too busy for that, it comes when the slots are free.
     await sleep(200);
     await send("release", { hold });
-    const beganMs = performance.now();
     const answer = await waiting;
     expect(answer).toMatchObject({ allowed: true });
-    expect(performance.now() - beganMs).toBeLessThan(400);
     await send("release", { hold: answer.hold });
   });
 });
@@ -224,7 +234,7 @@ describe("slots of callers and gateways that are killed", () => {
       scopes.map(async (scope) => (await send("hold", { policy: `two-${scope}`, key: ["worker"] })).hold),
     );
     for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
-    await until("nginx has workers again", 10_000, async () => {
+    await until("nginx has workers again", async () => {
       const answers = await Promise.all(holds.map((hold) => send("renew", { hold }).catch(() => ({ status: 0 }))));
       return answers.every(({ status }) => status === 200);
     });
@@ -237,12 +247,15 @@ describe("slots of callers and gateways that are killed", () => {
     gateways.push(third);
     const brief = { policy: "brief-cluster", key: ["killed"] };
     const kept = await send("hold", { policy: "two-cluster", key: ["killed"] }, { at: 2 });
+    const heldAtMs = performance.now();
     await send("hold", brief, { at: 2 });
     for (const pid of [third.pid, ...childrenOf(third.pid)]) process.kill(pid, "SIGKILL");
-    expect(await send("hold", brief)).toMatchObject({ allowed: false });
+    const soon = await send("hold", brief);
+    if (performance.now() - heldAtMs < 1_000) {
+      expect(soon).toMatchObject({ allowed: false });
+      await until("the slot is free", async () => (await send("hold", brief)).allowed === true);
+    }
     expect(await send("renew", { hold: kept.hold })).toMatchObject({ status: 200 });
-    await sleep(1_150);
-    expect(await send("hold", brief)).toMatchObject({ allowed: true });
     expect(await send("release", { hold: kept.hold })).toMatchObject({ released: true });
   });
 });

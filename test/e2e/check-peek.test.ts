@@ -11,7 +11,7 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
 import { SetClock } from "../fixtures/servers/set-clock.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
 const places = {
@@ -175,7 +175,7 @@ describe("a peek", () => {
     // Workers add what they counted every 100 ms, or later on a busy machine.
     const counted = async () => {
       let last = await read();
-      await until("the counts rest", 10_000, async () => {
+      await until("the counts rest", async () => {
         await sleep(400);
         const now = await read();
         const rest = now === last;
@@ -208,9 +208,9 @@ describe("a peek", () => {
     expect((await look("fixed-window-node", "auth", "&cost=9")).status).toBe(429);
     await one({ policy: "leaky-bucket-node", key: ["auth"], cost: 4 });
     const beganMs = performance.now();
-    const answer = await look("leaky-bucket-node", "auth");
-    expect(answer.status).toBe(204);
-    expect(performance.now() - beganMs).toBeLessThan(1_000);
+    // If they waited for their turn, as requests do, each took two seconds.
+    for (let i = 0; i < 40; i++) expect((await look("leaky-bucket-node", "auth")).status).toBe(204);
+    expect(performance.now() - beganMs).toBeLessThan(60_000);
   });
 
   it("is true or false, and nothing else", async () => {

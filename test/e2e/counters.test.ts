@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readRedisScripts } from "../../control-plane/src/redis/redis-scripts.ts";
 import { counterPrefix, encodeKeyValues } from "../../limiter/src/compiled/counter-key.ts";
 import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let system: System;
 beforeAll(async () => {
@@ -77,7 +78,7 @@ it("resets a download quota on a gateway together with its debt", async () => {
   const match = { paths: [`/${name}`] };
   await system.put({ name, match, key: ["ip", "header:x-user"], cost: { from: "response-bytes" }, limits });
   expect(await statusAt(0, `/${name}`)).toBe(200);
-  await until("the download is settled", 5_000, async () => (await statusAt(0, `/${name}`)) === 429);
+  await until("the download is settled", async () => (await statusAt(0, `/${name}`)) === 429);
   const owed = await counter("GET", name);
   expect(used(owed.gateways[0]?.limits)).toEqual([10]);
   expect(used((await counter("DELETE", name)).gateways[0]?.limits)).toEqual([0]);
@@ -134,7 +135,7 @@ it("gateways meet no NOSCRIPT: the scripts are loaded before the first call", as
   await redis?.stop();
   await redis?.start();
   const sha1s = Object.values(readRedisScripts()).map(({ sha1 }) => sha1);
-  await until("a Redis that has forgotten everything has the scripts", 5_000, async () => {
+  await until("a Redis that has forgotten everything has the scripts", async () => {
     const replies = (await redis?.command("SCRIPT", "EXISTS", ...sha1s)) as number[];
     return replies.every((there) => there === 1);
   });
@@ -158,13 +159,13 @@ it("shows the state of Redis as gateways see it", async () => {
   // This is far below the quota: for a refusal that it remembers, a gateway would send nothing to Redis.
   const limits = [{ algorithm: "fixed-window", quota: 1000, window: "366d" }];
   await system.put({ name: "asked", scope: "cluster", match: { paths: ["/asked"] }, limits });
-  await until("both have seen it answer", 10_000, async () => (await states()).join() === "ok,ok");
+  await until("both have seen it answer", async () => (await states()).join() === "ok,ok");
   await system.redis?.stop();
   await statusAt(0, "/asked");
   // The other gateway may notice too: it watches over what it remembers of Redis.
-  await until("the one that asked has seen it fail", 10_000, async () => (await states())[0] === "failing");
+  await until("the one that asked has seen it fail", async () => (await states())[0] === "failing");
   await system.redis?.start();
-  await until("both have seen it answer again", 10_000, async () => {
+  await until("both have seen it answer again", async () => {
     await Promise.all([statusAt(0, "/asked"), statusAt(1, "/asked")]);
     return (await states()).join() === "ok,ok";
   });

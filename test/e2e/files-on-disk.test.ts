@@ -13,7 +13,7 @@ import { ask } from "../fixtures/clients/requests.ts";
 import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { nginxUnderTest } from "../fixtures/servers/nginx-under-test.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 /** Starts an nginx in the background that is gone after the test. @param prepare receives the directory of the workers */
 async function startDaemon(
@@ -43,10 +43,10 @@ async function startDaemon(
   onTestFinished(async () => {
     const master = Number(readFileSync(join(directory, "nginx.pid"), "utf8"));
     process.kill(master, "SIGTERM");
-    await until("nginx has ended", 10_000, () => !isRunning(master));
+    await until("nginx has ended", () => !isRunning(master));
     rmSync(dataDir, { recursive: true, force: true });
   });
-  await until("the gateway answers", 10_000, () =>
+  await until("the gateway answers", () =>
     ask(`http://127.0.0.1:${privatePort}/sluice/healthz`).then(
       () => true,
       () => false,
@@ -102,7 +102,7 @@ it("lets nobody else read or write the snapshot and the number of gateways, at n
   expect(statSync(log).size).toBeLessThan(bytes + 1_000);
   rmSync(log);
   await control.push(policies, [], 3);
-  await until("the log is whole again", 5_000, () => statSync(log, { throwIfNoEntry: false })?.size === bytes);
+  await until("the log is whole again", () => statSync(log, { throwIfNoEntry: false })?.size === bytes);
   expect(modesIn(directory)).toEqual({ "live-gateways": "600", "policies.log": "600" });
   expect([...seen]).toEqual(["600"]);
   expect(modesIn(join(directory, ".."))).toMatchObject({ "error.log": "600" });
@@ -123,7 +123,7 @@ it("closes files that an earlier version left open to others as soon as it start
     }
   });
   const closed = { "live-gateways": "600", "policies.log": "600", "snapshot.json": "600" };
-  await until("both are closed", 5_000, () => JSON.stringify(modesIn(directory)) === JSON.stringify(closed));
+  await until("both are closed", () => JSON.stringify(modesIn(directory)) === JSON.stringify(closed));
 });
 
 it("closes the error log to everybody else before nginx writes to it, also one that an earlier version left open", async () => {

@@ -3,12 +3,12 @@
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { library } from "../../control-plane/src/library/supplied.ts";
 import { type Answer, ask, type RequestOptions } from "../fixtures/clients/requests.ts";
 import { HeldService } from "../fixtures/servers/held-service.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 let system: System;
 let service: HeldService;
@@ -165,7 +165,9 @@ const stories: Readonly<Record<string, () => void>> = {
         expect([status, body.length]).toEqual([200, 6_000_000]);
       }
       // Responses are charged a moment after they were sent.
-      await expect.poll(async () => (await send("/download", { method: "HEAD", from: "127.0.0.10" })).status).toBe(429);
+      await untilPasses(async () =>
+        expect((await send("/download", { method: "HEAD", from: "127.0.0.10" })).status).toBe(429),
+      );
       const refused = await download("127.0.0.10");
       expect(refused.status).toBe(429);
       expect(retryAfter(refused)).toBeGreaterThan(50);
@@ -182,10 +184,10 @@ const stories: Readonly<Record<string, () => void>> = {
       const leaving = await connected();
       leaving.write("GET /reports HTTP/1.1\r\nHost: x\r\nX-Tenant: acme\r\n\r\n");
       const others = Array.from({ length: 9 }, () => send("/reports", tenant("acme")));
-      await until("ten are in progress", 5_000, () => service.running === 10);
+      await until("ten are in progress", () => service.running === 10);
       expect((await send("/reports", tenant("acme"))).status).toBe(429);
       const globex = send("/reports", tenant("globex"));
-      await until("another tenant's is, too", 5_000, () => service.running === 11);
+      await until("another tenant's is, too", () => service.running === 11);
       leaving.destroy();
       const { answer: next } = await admitted(() => send("/reports", tenant("acme")), 12);
       expect((await send("/reports", tenant("acme"))).status).toBe(429);
@@ -233,11 +235,14 @@ async function connected(): Promise<Socket> {
 
 /** Sends until the service has so many requests in progress: a slot is free a moment after its client went away. */
 async function admitted(sendOne: () => Promise<Answer>, running: number): Promise<{ answer: Promise<Answer> }> {
-  for (let i = 0; i < 100; i++) {
-    const answer = sendOne();
-    const refused = await Promise.race([answer, sleep(200)]);
-    if (refused === undefined && service.running === running) return { answer };
-    await sleep(20);
-  }
-  throw new Error("no slot became free");
+  let answer: Promise<Answer> | undefined;
+  await until("a slot is free", async () => {
+    let isAnswered = false;
+    answer = sendOne().finally(() => {
+      isAnswered = true;
+    });
+    await until("it is in progress or refused", () => isAnswered || service.running === running);
+    return !isAnswered;
+  });
+  return { answer: answer as unknown as Promise<Answer> };
 }

@@ -4,7 +4,8 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const policy = (name: string, more: object = {}) => ({
   name,
@@ -144,7 +145,7 @@ it("says null in the check API where no wait helps", async () => {
   await system.put(
     policy("asked", { limits: [{ name: "total", algorithm: "fixed-window", quota: 1, window: "lifetime" }] }),
   );
-  const made = await system.api("POST", "/tokens?wait=5s", { name: "caller", app: "default", role: "caller" });
+  const made = await system.api("POST", "/tokens?wait=30s", { name: "caller", app: "default", role: "caller" });
   const { token } = JSON.parse(made.body) as { token: string };
   const check = async () => {
     const answer = await fetch(`${system.gateways[0]?.privateUrl}/sluice/v1/check`, {
@@ -188,7 +189,7 @@ it("goes on by onStoreFailure while Redis is away, and charges afterwards what p
   system.redis?.hang();
   expect(await statusesAt("/away", [0, 1, 0, 1])).toEqual([200, 200, 200, 200]);
   system.redis?.goOn();
-  await until("six are charged", 10_000, async () => {
+  await until("six are charged", async () => {
     const { body } = await counters("GET", "?policy=away&key=ann");
     return JSON.parse(body).limits?.[0]?.used === 6;
   });

@@ -9,8 +9,9 @@ import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 
 const names = ["decision", "policy", "limit", "key", "remaining", "delay"] as const;
 type Line = Record<(typeof names)[number] | "uri" | "status", string>;
@@ -102,7 +103,7 @@ async function logged(path: string, times: number, headers: Record<string, strin
   const before = linesOf("all.log", path).length;
   const answers: Answer[] = [];
   for (let n = 0; n < times; n++) answers.push(await ask(`${gateway.url}${path}`, { headers }));
-  await until(`${times} lines of ${path}`, 3000, () => linesOf("all.log", path).length === before + times);
+  await until(`${times} lines of ${path}`, () => linesOf("all.log", path).length === before + times);
   return linesOf("all.log", path)
     .slice(before)
     .map(({ uri: _, status: __, ...line }) => line);
@@ -208,7 +209,7 @@ it("says of the check API's requests what their callers were told", async () => 
   ] as const) {
     await check(gateway.privateUrl, caller, [{ policy, key: [key] }]);
   }
-  await until("six lines", 3000, () => linesOf("asked.log", uri).length === 6);
+  await until("six lines", () => linesOf("asked.log", uri).length === 6);
   const limitless = { limit: "-", remaining: "-" };
   expect(linesOf("asked.log", uri).map(({ uri: _, status: __, ...line }) => line)).toEqual([
     by("plain", { key: "caller" }),
@@ -236,7 +237,7 @@ it("says that Redis did not decide by choice, because it is overloaded", async (
   });
   const lines = () => readFileSync(join(slow.directory, "all.log"), "utf8").trim().split("\n");
   try {
-    await until("Redis is overloaded", 10_000, async () => {
+    await until("Redis is overloaded", async () => {
       await Promise.all([1, 2, 3, 4].map(() => ask(`${slow.url}/slow`, { headers: { "x-user": "ann" } })));
       return lines().some((line) => line.includes("overloaded"));
     });

@@ -5,7 +5,7 @@ import { frameText } from "../fixtures/documents/loaded-state.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let server: PushServer;
 let gateway: LoneGateway;
@@ -36,13 +36,13 @@ const malformed: Record<string, object> = {
 };
 
 it("a snapshot that is not UTF-8 is refused in UTF-8, and the socket stays open", async () => {
-  await until("the gateway has said hello", 20_000, () => server.received.some(({ type }) => type === "hello"));
+  await until("the gateway has said hello", () => server.received.some(({ type }) => type === "hello"));
   const { socket } = server;
   server.received = [];
   const policies = [{ app: "default", document: { "na\xa4me": "users", description: "\xff" } }];
   const snapshot = frameText({ type: "snapshot", epoch: "e", revision: 9, format: 1, policies });
   socket?.send(Buffer.from(snapshot, "latin1"), { binary: false });
-  await until("it is refused", 20_000, () => server.received.some(({ type }) => type === "refused"));
+  await until("it is refused", () => server.received.some(({ type }) => type === "refused"));
   expect(server.received[0]).toMatchObject({ type: "refused", revision: 9 });
   expect(server.received[0]?.problems).toContainEqual(
     expect.objectContaining({ path: "policies[0].document.na?me", expected: expect.stringContaining("no such field") }),
@@ -54,15 +54,13 @@ it("a malformed order about a counter is refused without a Lua error, and the so
   const limits = [{ algorithm: "fixed-window", quota: 5, window: "1m" }];
   const document = { name: "users", key: ["header:x-user"], limits };
   const snapshot = { type: "snapshot", format: 1, epoch: "e", revision: 1, policies: [{ app: "default", document }] };
-  await server.pushGood(frameText(snapshot), "e", 20_000);
+  await server.pushGood(frameText(snapshot), "e");
   const { socket } = server;
   for (const [what, message] of Object.entries(malformed)) {
     server.received = [];
     socket?.send(JSON.stringify(message));
     socket?.send(JSON.stringify({ ...order, id: 8 }));
-    await until(`${what} is passed over`, 20_000, () =>
-      server.received.some(({ type, id }) => type === "counter" && id === 8),
-    );
+    await until(`${what} is passed over`, () => server.received.some(({ type, id }) => type === "counter" && id === 8));
     expect([what, server.received.map(({ type }) => type)]).toEqual([what, ["refused", "counter"]]);
   }
   expect(server.socket).toBe(socket);

@@ -8,7 +8,7 @@ import { readPrometheusText } from "../fixtures/measures/prometheus-text.ts";
 import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 /** Each request matches all of them, and each has one more series for either result: the first request is allowed. */
 const shadows = (count: number, prefix: string) =>
@@ -84,13 +84,13 @@ describe("with 4,000 policies", () => {
     gateway = started;
     for (let i = 0; i < 3; i++) await ask(`${started.url}/all`);
     // Each policy allowed one request, and as a shadow policy would have refused two.
-    await expect.poll(() => decided(started), { timeout: 20_000 }).toEqual({ series: 8000, decisions: 12_000 });
+    await untilPasses(async () => expect(await decided(started)).toEqual({ series: 8000, decisions: 12_000 }));
     const totals = { allowed: 4000, "shadow-refused": 8000 };
     expect((await control.status()).counters).toMatchObject(totals);
 
     await control.push([{ app: "default", document: policies[0] as object }], []);
     const kept = async () => Number((await ask(`${started.privateUrl}/series`)).body);
-    await until("nothing is kept of what is gone", 20_000, async () => (await kept()) < 100);
+    await until("nothing is kept of what is gone", async () => (await kept()) < 100);
     expect(await decided(started)).toEqual({ series: 2, decisions: 3 });
     // The totals still have the decisions of removed policies.
     expect((await control.status()).counters).toMatchObject(totals);
@@ -117,12 +117,12 @@ describe("with more series than the dict of metrics has room for", () => {
     expect((await post(privateUrl, { ...shop, token: "unknown" }, "{}")).status).toBe(401);
     expect((await ask(`${url}/all`, { from: "127.0.0.20" })).status).toBe(403);
     // The worker has reported this before anything could be crowded out.
-    await expect.poll(() => started.metric("sluice_banned_requests_total"), { timeout: 5000 }).toBe(1);
+    await untilPasses(async () => expect(await started.metric("sluice_banned_requests_total")).toBe(1));
 
     for (let i = 0; i < 2; i++) await ask(`${url}/all`);
     const dropped = () => started.metric("sluice_unlisted_decisions_total");
     const all = async () => (await decided(started)).decisions + (await dropped());
-    await expect.poll(all, { timeout: 20_000 }).toBe(4000);
+    await untilPasses(async () => expect(await all()).toBe(4000));
     expect(await dropped()).toBeGreaterThan(1000);
     expect((await decided(started)).series).toBeGreaterThan(1000);
     expect(started.log.match(/lua_shared_dict sluice_metrics/g)).toHaveLength(1);
@@ -134,7 +134,7 @@ describe("with more series than the dict of metrics has room for", () => {
       const samples = (await scrape(started))["sluice_ask_requests_total"]?.samples ?? [];
       return ["400", "401"].map((status) => samples.find(({ labels }) => labels["status"] === status)?.value);
     };
-    await expect.poll(asked, { timeout: 5000 }).toEqual([1, 1]);
+    await untilPasses(async () => expect(await asked()).toEqual([1, 1]));
   });
 });
 

@@ -16,7 +16,7 @@ afterAll(() => system?.stop());
 
 const putList = (app: string, name: string, networks: readonly string[]) => putNetworks(system, app, name, networks);
 const put = (app: string, name: string, policy: object) =>
-  system.api("PUT", `/apps/${app}/policies/${name}?wait=10s`, policy);
+  system.api("PUT", `/apps/${app}/policies/${name}?wait=30s`, policy);
 const visit = (path: string, from: string, host = "any.test") =>
   ask(`${system.gateway.url}${path}`, { headers: { host }, from });
 
@@ -61,17 +61,17 @@ describe("a list", () => {
   it("is what an app exempts, and what a ban is of: in the realm of an app, and everywhere", async () => {
     await putList("crm", "partners", ["127.0.0.50/31"]);
     await put("crm", "all", { match: { hosts: ["crm.test"], paths: ["/all"] }, key: ["ip"], limits: onceADay });
-    await system.api("PUT", "/apps/crm?wait=10s", { exempt: { cidrs: ["@partners"] } });
+    await system.api("PUT", "/apps/crm?wait=30s", { exempt: { cidrs: ["@partners"] } });
     expect(await admitted("/all", "127.0.0.51", "crm.test")).toBe(3);
     await putList("crm", "crawlers", ["127.0.0.60"]);
-    await system.api("POST", "/apps/crm/bans?wait=10s", { cidr: "@crawlers", for: "1h" });
+    await system.api("POST", "/apps/crm/bans?wait=30s", { cidr: "@crawlers", for: "1h" });
     expect((await visit("/anything", "127.0.0.60", "crm.test")).status).toBe(403);
     expect((await visit("/anything", "127.0.0.60")).status).not.toBe(403);
     await putList("crm", "crawlers", ["127.0.0.61", "127.0.0.70/31"]);
     expect((await visit("/anything", "127.0.0.60", "crm.test")).status).not.toBe(403);
     expect((await visit("/anything", "127.0.0.71", "crm.test")).status).toBe(403);
     await putList("default", "banned", ["127.0.0.80"]);
-    await system.api("POST", "/apps/default/bans?wait=10s", { cidr: "@banned", for: "1h" });
+    await system.api("POST", "/apps/default/bans?wait=30s", { cidr: "@banned", for: "1h" });
     expect((await visit("/anything", "127.0.0.80")).status).toBe(403);
     expect((await visit("/anything", "127.0.0.81")).status).not.toBe(403);
   });

@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { childrenOf, gatewayToken, System, until } from "../fixtures/servers/system.ts";
+import { childrenOf, gatewayToken, System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let system: System;
 let gateway: LoneGateway;
@@ -17,7 +18,7 @@ beforeAll(async () => {
       return config.replace(/ sluice_state \d+m;/, " sluice_state 1m;");
     },
   });
-  await until("the gateway is connected", 5000, async () =>
+  await until("the gateway is connected", async () =>
     (await ask(`${gateway.url}/sluice/healthz`)).body.includes('"connected":true'),
   );
 });
@@ -40,7 +41,7 @@ it("is refused with the reason, while the old one serves, also in new workers", 
   let refused = 0;
   let last = 0;
   for (; last < 20 && refused === 0; last++) {
-    const put = await system.api("PUT", `/apps/default/policies/large${last}?wait=10s`, large(`large${last}`));
+    const put = await system.api("PUT", `/apps/default/policies/large${last}?wait=30s`, large(`large${last}`));
     const { applied } = JSON.parse(put.body);
     refused = applied.refused;
     if (refused > 0) expect(applied.refusals[0].errors[0].expected).toContain("make it larger in nginx.conf");
@@ -49,20 +50,20 @@ it("is refused with the reason, while the old one serves, also in new workers", 
   const alarms = async () => JSON.parse((await ask(`${system.controlUrl}/readyz`)).body).alarms;
   // /readyz remembers what it has counted for a tenth of a second.
   const refusal = JSON.stringify([{ alarm: "snapshot-refused", gateways: 1 }]);
-  await until("the refusal is an alarm", 5_000, async () => JSON.stringify(await alarms()) === refusal);
+  await until("the refusal is an alarm", async () => JSON.stringify(await alarms()) === refusal);
   const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body);
   expect(gateways[0].refused.errors[0].expected).toContain("make it larger in nginx.conf");
 
   const statuses = async () => [(await ask(`${gateway.url}/small`)).status, (await ask(`${gateway.url}/small`)).status];
   expect(await statuses()).toEqual([404, 429]);
   for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
-  await until("a new worker answers", 5000, () =>
+  await until("a new worker answers", () =>
     ask(`${gateway.url}/sluice/healthz`).then(
       () => true,
       () => false,
     ),
   );
   expect(await statuses()).toEqual([429, 429]);
-  await system.api("DELETE", `/apps/default/policies/large${last - 1}?wait=10s`);
-  await until("the alarm is over", 30_000, async () => (await alarms()).length === 0);
+  await system.api("DELETE", `/apps/default/policies/large${last - 1}?wait=30s`);
+  await until("the alarm is over", async () => (await alarms()).length === 0);
 });

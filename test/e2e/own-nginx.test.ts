@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let gateway: LoneGateway | undefined;
 afterEach(async () => {
@@ -28,7 +28,7 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
   it("the log says once at the start, whatever the number of workers, which directory to make and by which command", async () => {
     // This is like an nginx whose configuration names no directory: its prefix belongs to root.
     gateway = await LoneGateway.start({ policies: [], workers: 3, env: { SLUICE_GATEWAY_DIR: "" } });
-    await until("it is said", 5_000, () => reported().length > 0);
+    await until("it is said", () => reported().length > 0);
     const [line] = reported();
     expect(line).toMatch(/workers run as www-data and cannot write in \S+\/gateway-\d+\/ \(Permission denied\)/);
     expect(line).toContain(
@@ -43,13 +43,13 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
     execFileSync("chmod", ["711", parent]);
     const directory = join(parent, "to", "be made".replace(" ", "-"));
     gateway = await LoneGateway.start({ policies: [], env: { SLUICE_GATEWAY_DIR: directory } });
-    await until("it is said", 5_000, () => reported().length > 0);
+    await until("it is said", () => reported().length > 0);
     expect(reported()[0]).toContain("(No such file or directory)");
     const [, command = ""] = /As root: (.*); then restart nginx/.exec(reported()[0] ?? "") ?? [];
     expect(command).toMatch(/^mkdir -p \S+ && chown www-data \S+$/);
     execFileSync("/bin/sh", ["-c", command]);
     await gateway.restart();
-    await until("it is running", 5_000, async () => (await ask(`${gateway?.url}/sluice/healthz`)).status === 200);
+    await until("it is running", async () => (await ask(`${gateway?.url}/sluice/healthz`)).status === 200);
     expect(reported()).toHaveLength(1);
     expect(statSync(directory).uid).not.toBe(0);
   });

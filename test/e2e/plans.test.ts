@@ -104,7 +104,7 @@ describe.each(["node", "cluster"])("the counters of a consumer with limits of it
     const name = `own-${scope}`;
     await system.put(document(name, { scope, planBy: "consumer", plans: { free: [daily(3)], pro: [daily(8)] } }));
     const own = { plan: "pro", overrides: { [name]: [daily(5)] } };
-    await system.api("PUT", "/apps/default/consumers/jan?wait=5s", own);
+    await system.api("PUT", "/apps/default/consumers/jan?wait=30s", own);
     expect(await statuses(`/${name}`, "jan", Array(6).fill(undefined))).toEqual([200, 200, 200, 200, 200, 429]);
     const limitsOf = async (method: string, path: string, body?: object) => {
       const answer = JSON.parse((await system.api(method, `/apps/default/counters${path}`, body)).body);
@@ -134,7 +134,7 @@ describe("the check API and the counters of a policy with plans", () => {
   beforeAll(async () => {
     await system.put(policy);
     await system.put(byKey);
-    const made = await system.api("POST", "/tokens?wait=5s", { name: "caller", app: "default", role: "caller" });
+    const made = await system.api("POST", "/tokens?wait=30s", { name: "caller", app: "default", role: "caller" });
     token = JSON.parse(made.body).token;
   });
 

@@ -9,7 +9,8 @@ import { createServer, type Server, type TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { gatewayToken, System, until } from "../fixtures/servers/system.ts";
+import { gatewayToken, System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const tls = resolve(import.meta.dirname, "../fixtures/tls");
 const authority = join(tls, "authority.pem");
@@ -69,7 +70,7 @@ async function isConnected(): Promise<boolean> {
 it("a policy is pushed by https to a gateway that knows its control plane as localhost", async () => {
   const port = await encrypt("localhost");
   gateway = await start(`https://localhost:${port}`, authority);
-  await until("the gateway is connected", 10_000, isConnected);
+  await until("the gateway is connected", isConnected);
   await system.put({
     name: "by-https",
     match: { paths: ["/by-https"] },
@@ -86,7 +87,7 @@ it("a policy is pushed by https to a gateway that knows its control plane as loc
 it("sends nothing to a control plane whose certificate is not trusted", async () => {
   const port = await encrypt("localhost");
   gateway = await start(`https://localhost:${port}`, "/etc/ssl/certs/ca-certificates.crt");
-  await until("it is logged", 10_000, () => /cannot reach the control plane at wss:\/\/localhost:/.test(gateway.log));
+  await until("it is logged", () => /cannot reach the control plane at wss:\/\/localhost:/.test(gateway.log));
   expect(await isConnected()).toBe(false);
   expect(seen.bytes).toBe(0);
 });
@@ -101,7 +102,7 @@ it.each([
     gateway = await start(`https://127.0.0.1:${port}`, trusted);
     const expected =
       /cannot reach the control plane at wss:\/\/127\.0\.0\.1:.* nginx does not compare IP addresses with a certificate: .*SLUICE_CONTROL_URL/;
-    await until("it is logged", 10_000, () => /cannot reach/.test(gateway.log));
+    await until("it is logged", () => /cannot reach/.test(gateway.log));
     expect(gateway.log).toMatch(expected);
     expect(await isConnected()).toBe(false);
     expect(seen.bytes).toBe(0);

@@ -30,7 +30,7 @@ async function tokenOf(app: string, role = "editor"): Promise<string> {
 
 /** Puts a policy. @returns what the API answers */
 async function put(token: string, app: string, name: string, policy: object) {
-  const answer = await ask(`${system.controlUrl}/api/v1/apps/${app}/policies/${name}?wait=10s`, {
+  const answer = await ask(`${system.controlUrl}/api/v1/apps/${app}/policies/${name}?wait=30s`, {
     method: "PUT",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify({ ...onceADay, ...policy }),
@@ -40,7 +40,7 @@ async function put(token: string, app: string, name: string, policy: object) {
 }
 
 async function ban(token: string, app: string, cidr: string): Promise<number> {
-  const { status } = await ask(`${system.controlUrl}/api/v1/apps/${app}/bans?wait=10s`, {
+  const { status } = await ask(`${system.controlUrl}/api/v1/apps/${app}/bans?wait=30s`, {
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify({ cidr, for: "1h" }),
@@ -159,16 +159,16 @@ describe("a ban of an address by an app", () => {
   });
 
   it("applies in a realm from the moment that an admin sets it", async () => {
-    const answer = await system.api("PUT", "/apps/sms?wait=10s", { realm: null });
+    const answer = await system.api("PUT", "/apps/sms?wait=30s", { realm: null });
     expect(answer.status).toBe(200);
     await ask(`${system.controlUrl}/api/v1/apps/sms/policies/vendor`, {
       method: "DELETE",
       headers: { authorization: `Bearer ${editorOfSms}` },
     });
-    await system.api("PUT", "/apps/sms?wait=10s", { realm: { paths: ["/sms"] } });
+    await system.api("PUT", "/apps/sms?wait=30s", { realm: { paths: ["/sms"] } });
     expect((await visit("any.test", "/sms/send", bannedBySms)).status).toBe(403);
     expect((await visit("any.test", "/smsx", bannedBySms)).status).toBe(200);
-    await system.api("PUT", "/apps/sms?wait=10s", { realm: null });
+    await system.api("PUT", "/apps/sms?wait=30s", { realm: null });
     expect((await visit("any.test", "/sms/send", bannedBySms)).status).toBe(200);
   });
 });

@@ -9,7 +9,7 @@ import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
 import type { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const caller = { app: "default", token: "a-caller-of-these-tests" };
 const names = Array.from({ length: 12 }, (_, i) => `spread-${i}`);
@@ -118,7 +118,7 @@ it("counts exactly while a slot moves under load (ASK, then MOVED)", async () =>
       }
     }),
   );
-  const untilAdmitted = (count: number) => until(`${count} are admitted`, 20_000, () => (statuses[404] ?? 0) >= count);
+  const untilAdmitted = (count: number) => until(`${count} are admitted`, () => (statuses[404] ?? 0) >= count);
   try {
     await untilAdmitted(30);
     await redis.beginMove(slot, from, to);
@@ -128,7 +128,7 @@ it("counts exactly while a slot moves under load (ASK, then MOVED)", async () =>
     await untilAdmitted((statuses[404] ?? 0) + 96);
     expect(await errorsOf(from, "ASK")).toBeGreaterThanOrEqual(4);
     await redis.endMove(slot, to);
-    await until("some are refused", 20_000, () => (statuses[429] ?? 0) > 50);
+    await until("some are refused", () => (statuses[429] ?? 0) > 50);
   } finally {
     done = true;
     await load;
@@ -148,7 +148,6 @@ it("waits for a slot with some counters already moved (TRYAGAIN), and charges no
   const asked = ask(at("/two-limits")[0] as string);
   await until(
     "Redis says TRYAGAIN",
-    4000,
     async () => (await errorsOf(to, "TRYAGAIN")) + (await errorsOf(from, "TRYAGAIN")) > 8,
   );
   await redis.moveKeys(slot, from, to);
@@ -162,7 +161,7 @@ it("follows a replica that takes a dead node's place, keeps its counts, and show
   const [from, , , replica] = redis.nodes as [RedisServer, RedisServer, RedisServer, RedisServer];
   expect(await askAtOnce([`${busy.url}/${lost}`], 20)).toEqual({ 404: 20 });
   expect((await ask(`${idle.url}/${lostIdle}`)).headers["x-ratelimit-remaining"]).toBeDefined();
-  await until("the replica has all", 5000, async () => {
+  await until("the replica has all", async () => {
     const keys = await keysOf(from);
     return (await keysOf(replica)).length === keys.length && keys.some((key) => key.includes(`:${lost}:`));
   });
@@ -173,7 +172,7 @@ it("follows a replica that takes a dead node's place, keeps its counts, and show
   const following = (async () => {
     // After eight counted answers in a row, the gateway has found the replica for good.
     let counted: string[] = [];
-    await until("it counts again", 20_000, async () => {
+    await until("it counts again", async () => {
       const remaining = await reported();
       counted = remaining === undefined ? [] : [...counted, remaining];
       return counted.length === 8;
@@ -181,7 +180,7 @@ it("follows a replica that takes a dead node's place, keeps its counts, and show
   })();
   const slot = slotOf(keyOf(lostIdle));
   const tellers = redis.nodes.filter((node) => node !== from);
-  await until("the replica serves", 20_000, async () => {
+  await until("the replica serves", async () => {
     if (!String(await replica.command("ROLE")).startsWith("master")) return false;
     const told = await Promise.all(tellers.map((node) => node.command("CLUSTER", "SLOTS")));
     return told.every((ranges) =>
@@ -195,7 +194,7 @@ it("follows a replica that takes a dead node's place, keeps its counts, and show
   expect(answers.filter(({ headers }) => headers["x-ratelimit-remaining"] === undefined)).toHaveLength(0);
   await following;
   // Requests that passed meanwhile are charged within a quarter of a second.
-  await until("they are charged", 5000, async () => (await busy.metric("sluice_redis_late_units_total")) >= 5);
+  await until("they are charged", async () => (await busy.metric("sluice_redis_late_units_total")) >= 5);
   const left = Number(await reported());
   expect(left).toBeLessThan(40);
   const all = await askAtOnce([`${busy.url}/${lost}`], 100);

@@ -7,8 +7,9 @@ import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 
 const rights = rightsOf("one Redis");
 const users = {
@@ -94,7 +95,8 @@ it.each([
   gateway = await LoneGateway.start({ policies, workers: 2, env: { SLUICE_REDIS_URL: `redis://${where()}` } });
   const lines = () =>
     gateway?.log.split("\n").filter((line) => line.includes("Redis did not answer at the start")) ?? [];
-  await until("it is said", 5000, () => lines().length > 0);
+  await until("it is said", () => lines().length > 0);
+  // Another line would come soon after. A busy machine only writes fewer.
   await sleep(100);
   expect(lines()).toEqual([expect.stringContaining(`[error]`)]);
   expect(lines()[0]).toContain(`Redis did not answer at the start: ${message}`);
@@ -106,6 +108,7 @@ it.each([
 it("logs nothing at the start if Redis answers", async () => {
   gateway = await start("sluice:s3cret");
   expect((await ask(`${gateway.url}/fixed-window`)).status).toBe(404);
+  // A line would come soon. A busy machine only writes fewer.
   await sleep(200);
   expect(gateway.log).not.toContain("Redis did not answer at the start");
 });

@@ -9,7 +9,7 @@ import { askAtOnce } from "../fixtures/clients/requests.ts";
 import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const tls = resolve(import.meta.dirname, "../fixtures/tls");
 const password = "p@ss:wörd/%";
@@ -143,7 +143,7 @@ describe.concurrent("with a cluster,", () => {
     });
     const client = new Redis({ host: "127.0.0.1", port: clusterPort, tls: { rejectUnauthorized: false } });
     await client.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
-    await until("the cluster is up", 10_000, async () =>
+    await until("the cluster is up", async () =>
       String(await client.call("CLUSTER", "INFO")).includes("cluster_state:ok"),
     );
     client.disconnect();

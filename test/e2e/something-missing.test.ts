@@ -9,8 +9,9 @@ import { ask, askAtOnce } from "../fixtures/clients/requests.ts";
 import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway, type LoneGatewayOptions } from "../fixtures/servers/lone-gateway.ts";
-import { gatewayToken, System, until } from "../fixtures/servers/system.ts";
+import { gatewayToken, System } from "../fixtures/servers/system.ts";
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 
 let system: System;
 let gateway: LoneGateway | undefined;
@@ -45,10 +46,10 @@ describe("a gateway without a token", () => {
   it("says once at its start what to set and where, and that the control plane refused it", async () => {
     await start({}, { workers: 2 });
     const said = () => linesWith(gateway?.log ?? "", /this gateway has no token/);
-    await until("the gateway says it", 5000, () => said().length > 0);
+    await until("the gateway says it", () => said().length > 0);
     expect(said()[0]).toMatch(/\[error\].*set SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE in the environment/);
     expect(said()[0]).toContain('"env SLUICE_GATEWAY_TOKEN;"');
-    await until("the refusal is logged", 5000, () => /refused this gateway.*\(401\)/.test(gateway?.log ?? ""));
+    await until("the refusal is logged", () => /refused this gateway.*\(401\)/.test(gateway?.log ?? ""));
     expect(said()).toHaveLength(1);
     expect(gateway?.log).not.toContain("RSV");
   });
@@ -62,12 +63,12 @@ describe("a gateway with a wrong token", () => {
     onTestFinished(() => proxy.refuse());
     const env = { SLUICE_GATEWAY_TOKEN: wrong, SLUICE_CONTROL_URL: `http://127.0.0.1:${proxy.port}` };
     await start(env, { edit: (config) => withShortPauses(config) });
-    await until("the gateway says it", 5000, () => linesWith(gateway?.log ?? "", /\(401\)/).length > 0);
+    await until("the gateway says it", () => linesWith(gateway?.log ?? "", /\(401\)/).length > 0);
     const [said] = linesWith(gateway?.log ?? "", /\(401\)/);
     expect(said).toMatch(
       /\[error\].*the control plane at ws:\S+ refused this gateway's token \(401\): .*SLUICE_GATEWAY_TOKEN/,
     );
-    await until("the control plane says it", 5000, () => /The token is unknown/.test(system.controlPlaneOutput));
+    await until("the control plane says it", () => /The token is unknown/.test(system.controlPlaneOutput));
     const [reported] = linesWith(system.controlPlaneOutput, /The token is unknown/);
     expect(JSON.parse(reported as string)).toMatchObject({
       level: 40,
@@ -76,7 +77,7 @@ describe("a gateway with a wrong token", () => {
     });
     // It tries again and again, which is no reason for a line each time.
     const before = proxy.accepted;
-    await until("it has tried ten times more", 20_000, () => proxy.accepted >= before + 10);
+    await until("it has tried ten times more", () => proxy.accepted >= before + 10);
     expect(linesWith(system.controlPlaneOutput, /The token is unknown/)).toHaveLength(1);
     expect(linesWith(gateway?.log ?? "", /\(401\)/)).toHaveLength(1);
     expect(gateway?.log).not.toContain("RSV");
@@ -86,7 +87,7 @@ describe("a gateway with a wrong token", () => {
 
 it("a gateway that finds something else at the control plane's address says what it got", async () => {
   await start({ SLUICE_CONTROL_URL: system.upstreamUrl, SLUICE_GATEWAY_TOKEN: gatewayToken });
-  await until("the gateway says it", 5000, () => /got HTTP 200/.test(gateway?.log ?? ""));
+  await until("the gateway says it", () => /got HTTP 200/.test(gateway?.log ?? ""));
   expect(linesWith(gateway?.log ?? "", /got HTTP 200/)[0]).toMatch(
     /expected the control plane at .*SLUICE_CONTROL_URL/,
   );
@@ -104,7 +105,7 @@ describe("SLUICE_GATEWAY_TOKEN_FILE", () => {
 
   it("has nginx read the token before its workers give up root", async () => {
     await start({ SLUICE_GATEWAY_TOKEN_FILE: file(`${gatewayToken}\n`) }, { workers: 2, edit: unprivileged });
-    await until("it is connected", 5000, async () => (await health()).body["connected"] === true);
+    await until("it is connected", async () => (await health()).body["connected"] === true);
     expect(gateway?.log).not.toContain("has no token");
   });
 
@@ -160,7 +161,7 @@ describe("before the first snapshot, healthz", () => {
     expect(await health()).toEqual({ status: 200, body: none });
     await gateway?.stop();
     await start({ SLUICE_GATEWAY_TOKEN: gatewayToken }, withoutSnapshot);
-    await until("there are policies", 5000, async () => (await health()).body["status"] === "ok");
+    await until("there are policies", async () => (await health()).body["status"] === "ok");
   });
 
   it("is 503 with SLUICE_REQUIRE_SNAPSHOT until there is one, and requests pass meanwhile", async () => {
@@ -171,7 +172,7 @@ describe("before the first snapshot, healthz", () => {
     // The upstream here answers 404 to a path that it does not know.
     expect((await ask(`${gateway?.url}/anything`)).status).toBe(404);
     await system.startControlPlane();
-    await until("there are policies", 10_000, async () => (await health()).status === 200);
+    await until("there are policies", async () => (await health()).status === 200);
     expect((await health()).body).toMatchObject({ status: "ok" });
   });
 

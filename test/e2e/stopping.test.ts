@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, it } from "vitest";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { adminToken, gatewayToken, until } from "../fixtures/servers/system.ts";
+import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const directory = mkdtempSync(join(tmpdir(), "sluice-stopping-"));
@@ -34,7 +35,7 @@ afterAll(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-const untilHeld = (path: string) => until("the service has the request", 10_000, () => held.has(path));
+const untilHeld = (path: string) => until("the service has the request", () => held.has(path));
 const whole = "200 part 1\npart 2\n";
 
 interface Started {
@@ -89,7 +90,7 @@ const outcome = (answer: Promise<Answer>) =>
 
 const untilRefused = (url: string) =>
   // A connection that comes while the socket closes is reset.
-  until("nobody listens", 10_000, async () => (await outcome(ask(url))) === "ECONNREFUSED");
+  until("nobody listens", async () => (await outcome(ask(url))) === "ECONNREFUSED");
 
 // Each has its own system, and mostly waits.
 describe.concurrent("SIGTERM", { timeout }, () => {
@@ -100,7 +101,7 @@ describe.concurrent("SIGTERM", { timeout }, () => {
       await untilHeld("/whole");
       program.child.kill("SIGTERM");
       await untilRefused(`${gatewayUrl}/at-once`);
-      // By now, a part that did not wait for the gateway would have ended.
+      // By now, a part that did not wait for the gateway would have ended. A busy machine only ends it later.
       await sleep(500);
       expect((await ask(`${controlUrl}/healthz`)).status).toBe(200);
       held.get("/whole")?.end("part 2\n");
@@ -119,6 +120,7 @@ describe.concurrent("SIGTERM", { timeout }, () => {
       await untilHeld("/docker");
       program.child.kill("SIGTERM");
       await untilRefused(`${gatewayUrl}/at-once`);
+      // By now, a gateway that did not wait would have ended.
       await sleep(500);
       held.get("/docker")?.end("part 2\n");
       expect(await answer).toBe(whole);
@@ -136,9 +138,7 @@ describe.concurrent("SIGTERM", { timeout }, () => {
       const startedAtMs = performance.now();
       program.child.kill("SIGTERM");
       expect([await endOf(program), await answer]).toEqual([0, "ECONNRESET"]);
-      const tookMs = performance.now() - startedAtMs;
-      expect(tookMs).toBeGreaterThan(900);
-      expect(tookMs).toBeLessThan(8_000);
+      expect(performance.now() - startedAtMs).toBeGreaterThan(900);
       expect(program.output).toContain("gateway was not done with its requests after 1 s; they are cut");
     } finally {
       await program.stop("SIGKILL");
@@ -153,12 +153,12 @@ describe.concurrent("Ctrl-C", { timeout }, () => {
       const answer = outcome(ask(`${gatewayUrl}/twice`));
       await untilHeld("/twice");
       program.child.kill("SIGINT");
+      await untilRefused(`${gatewayUrl}/at-once`);
+      // Two signals that come together count once, and these are two.
       await sleep(800);
       expect(program.child.exitCode).toBe(null);
-      const startedAtMs = performance.now();
       program.child.kill("SIGINT");
       expect(await endOf(program)).toBe(130);
-      expect(performance.now() - startedAtMs).toBeLessThan(5_000);
       expect(await answer).toBe("ECONNRESET");
       for (const url of [gatewayUrl, controlUrl]) await untilRefused(`${url}/at-once`);
     } finally {
@@ -174,17 +174,24 @@ describe.concurrent("Ctrl-C", { timeout }, () => {
       const answer = new Promise<string>((done) => {
         const outgoing = request(
           `${gatewayUrl}/late`,
-          { method: "POST", headers: { "content-length": "2" } },
+          { method: "POST", headers: { "content-length": "2", expect: "100-continue" } },
           (response) => {
             let body = "";
             response.on("data", (data) => (body += data)).on("end", () => done(`${response.statusCode} ${body}`));
           },
         );
         outgoing.on("error", (error) => done(error.message));
-        outgoing.write("a");
-        setTimeout(() => program.child.kill("SIGINT"), 500);
-        setTimeout(() => program.child.kill("SIGINT"), 530);
-        setTimeout(() => outgoing.end("b"), 1500);
+        // nginx reads the body from then on.
+        outgoing.once("continue", () => {
+          outgoing.write("a");
+          program.child.kill("SIGINT");
+          setTimeout(() => program.child.kill("SIGINT"), 30);
+          void untilRefused(`${gatewayUrl}/at-once`).then(
+            () => outgoing.end("b"),
+            (error) => done(String(error)),
+          );
+        });
+        outgoing.flushHeaders();
       });
       expect(await answer).toMatch(/^200 .*"path":"\/late"/);
       expect(await endOf(program), program.output).toBe(0);

@@ -8,7 +8,7 @@ import { auth, callerOf } from "../fixtures/clients/check-api-client.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 const mostWaiting = 20;
 
@@ -128,11 +128,12 @@ it("with and without sluice.log(), clients that go away while they wait free the
       const begun = performance.now();
       const leaving = open(gateway);
       void ask(leaving, "/quick", "one");
+      // They come in this order. On a machine that is too busy for that, there is nothing to free, and the rest is the same.
       await sleep(100);
       const behind = ask(session, "/quick", "one");
       await sleep(100);
       leaving.destroy();
-      expect(await Promise.race([behind, sleep(10_000)])).toMatchObject({ status: 200 });
+      expect(await behind).toMatchObject({ status: 200 });
       expect(performance.now() - begun).toBeGreaterThan(500);
       session.destroy();
     }),
@@ -152,21 +153,24 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
         ["/cluster", 429],
         ["/delayed", 503],
       ] as const;
+      let refusals = 0;
       for (const [path, status] of refused) {
         // Redis has the counters of more than one gateway.
         const client = `late-${which}`;
         expect((await ask(session, path, client)).status, path).toBe(200);
         for (let i = 0; i < 3; i++) {
-          const answer = await ask(session, path, client);
-          expect(answer, path).toMatchObject({ status });
-          expect(answer.retryAfter).toBeGreaterThan(50);
-          // Refused requests hold no place in the bucket; each would add a minute.
-          expect(answer.retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
-          // By then, Redis has the refund of what it had charged.
-          if (path === "/cluster") await sleep(50);
+          // Redis has the refund of a request a moment after its answer.
+          await untilPasses(async () => {
+            refusals += 1;
+            const answer = await ask(session, path, client);
+            expect(answer, path).toMatchObject({ status });
+            expect(answer.retryAfter).toBeGreaterThan(50);
+            // Refused requests hold no place in the bucket; each would add a minute.
+            expect(answer.retryAfter, `${path}: ${i + 1} were refused`).toBeLessThanOrEqual(60);
+          });
         }
       }
-      await expect.poll(() => lone.metric("sluice_waiting_refusals_total"), { timeout: 5000 }).toBe(12);
+      await untilPasses(async () => expect(await lone.metric("sluice_waiting_refusals_total")).toBe(refusals));
       expect(lone.log).toMatch(/requests are refused, because too many wait already: default\/leaky/);
 
       for (const [path, body] of [
@@ -187,11 +191,11 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
       }
 
       filling.destroy();
-      await until("others may wait", 5000, () => waits(session, "/leaky", `late-${which}`));
+      await until("others may wait", () => waits(session, "/leaky", `late-${which}`));
       // As many may wait as before.
       for (let i = 1; i < mostWaiting; i++) void ask(session, "/leaky", `late-${which}`);
       expect((await ask(session, "/delayed", "last")).status).toBe(200);
-      await until("no more may wait", 5000, async () => (await ask(session, "/delayed", "last")).status === 503);
+      await until("no more may wait", async () => (await ask(session, "/delayed", "last")).status === 503);
       session.destroy();
     }),
   ));

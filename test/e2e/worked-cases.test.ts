@@ -117,11 +117,11 @@ describe("case 13: one address banned", () => {
       );
       return [...new Set((await Promise.all(asked)).map(({ status }) => status))];
     };
-    const ban = await system.api("POST", "/apps/default/bans?wait=10s", { cidr: "127.0.0.13", for: "1h" });
+    const ban = await system.api("POST", "/apps/default/bans?wait=30s", { cidr: "127.0.0.13", for: "1h" });
     expect([ban.status, JSON.parse(ban.body).applied]).toMatchObject([201, { gateways: 2, acked: 2 }]);
     expect(await statuses("127.0.0.13")).toEqual([403]);
     expect(await statuses("127.0.0.14")).toEqual([200]);
-    await system.api("DELETE", `/apps/default/bans/${JSON.parse(ban.body).id}?wait=10s`);
+    await system.api("DELETE", `/apps/default/bans/${JSON.parse(ban.body).id}?wait=30s`);
     expect(await statuses("127.0.0.13")).toEqual([200]);
   });
 });

@@ -9,7 +9,8 @@ import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
 import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
 import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { childrenOf, until } from "../fixtures/servers/system.ts";
+import { childrenOf } from "../fixtures/servers/system.ts";
+import { until, untilPasses } from "../fixtures/until.ts";
 
 /** @returns KB that malloc has from the kernel: nginx's own memory. Lua's is elsewhere, and grows until it is collected. */
 function mallocKb(pid: number): number {
@@ -103,7 +104,7 @@ it.concurrent("LuaJIT has room for more traces if other Lua of the nginx uses mo
   const gateway = await LoneGateway.start({ policies: [], edit: (config) => config.replace("location / {", hot) });
   try {
     const kept = async () => Number((await ask(`${gateway.url}/hot`)).body);
-    await expect.poll(kept, { timeout: 30_000, interval: 20 }).toBeGreaterThan(1500);
+    await untilPasses(async () => expect(await kept()).toBeGreaterThan(1500));
   } finally {
     await gateway.stop();
   }
@@ -147,7 +148,7 @@ it.concurrent("a worker whose Redis and control plane are unreachable probes the
     for (let i = 0; i < 10; i++) await ask(gateway.url);
     const [worker] = childrenOf(gateway.pid) as [number];
     const tried = async (atLeast: number) =>
-      until(`each was tried ${atLeast} times`, 30_000, async () => {
+      until(`each was tried ${atLeast} times`, async () => {
         const tries = (await ask(`${gateway.url}/tries`)).body.split(" ").map(Number);
         return Math.min(...tries) >= atLeast;
       });
@@ -206,4 +207,4 @@ it.concurrent("a worker keeps nothing of policies, limits and headers that are r
     await gateway.stop();
     await control.stop();
   }
-}, 120_000);
+});

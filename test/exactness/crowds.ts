@@ -5,7 +5,8 @@ import { BusyLoops } from "../fixtures/clients/busy-loops.ts";
 import { askAsCrowd } from "../fixtures/clients/crowd.ts";
 import { atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
 import { countsOf, type GatewayCounts, sumOfCounts } from "../fixtures/measures/gateway-counts.ts";
-import { type Gateway, System, until } from "../fixtures/servers/system.ts";
+import { type Gateway, System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { type Account, inWords, type Run, runOf } from "./account.ts";
 import { type CrowdScenario, crowdWindow } from "./scenarios.ts";
 
@@ -14,9 +15,6 @@ export const workers = 2;
 
 /** Uses the default deadline of an operator, since the tests' own is long. */
 export const environment: NodeJS.ProcessEnv = { SLUICE_REDIS_DEADLINE_MS: process.env["SLUICE_REDIS_DEADLINE_MS"] };
-
-/** The time within which gateways have reported all their decisions, on a busy machine. */
-const countedWithinMs = 10_000;
 
 export async function playCrowds(
   scenario: CrowdScenario,
@@ -49,7 +47,7 @@ async function startAgain(system: System): Promise<void> {
 
 async function playOnce(system: System, scenario: CrowdScenario, name: string): Promise<Run> {
   const { algorithm, consistency, quota, offered } = scenario;
-  await system.untilConnected(20_000);
+  await system.untilConnected();
   await system.put({
     name,
     scope: "cluster",
@@ -72,7 +70,7 @@ async function countsWhenReported(
   decisions: number,
 ): Promise<GatewayCounts> {
   let counts = await countsOf(gateways, policy);
-  await until("the gateways have told all their decisions", countedWithinMs, async () => {
+  await until("the gateways have told all their decisions", async () => {
     if (counts.decisions < decisions) counts = await countsOf(gateways, policy);
     return counts.decisions >= decisions;
   });

@@ -11,7 +11,8 @@ import { atLeast, atMost, type Fact } from "../fixtures/measures/fact.ts";
 import { countsOf } from "../fixtures/measures/gateway-counts.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { untilWithin } from "../fixtures/until.ts";
 import { type Account, runOf } from "./account.ts";
 import { environment, workers } from "./crowds.ts";
 import { bgsaveName } from "./scenarios.ts";
@@ -63,7 +64,7 @@ export async function playBgsave(
   const forksMs: number[] = [];
   while (saved < saves && !stopped()) {
     await redis.command("BGSAVE");
-    await until("Redis has saved", saveWithinMs, async () =>
+    await untilWithin("Redis has saved", saveWithinMs, async () =>
       /rdb_bgsave_in_progress:0/.test(String(await redis.command("INFO", "persistence"))),
     );
     const info = `${await redis.command("INFO", "stats")}${await redis.command("INFO", "persistence")}`;

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { atLeast, atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
 import type { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import type { Plane } from "../fixtures/servers/plane.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import type { Fault, Observation } from "./fault.ts";
 import { observe } from "./scenario.ts";
 import { type DatabaseKind, TwoPlanes } from "./two-planes.ts";
@@ -22,8 +22,6 @@ const writersOfEach = 4;
 /** They write for so long before the fault, and after it. */
 const beforeMs = 2_000;
 const afterMs = 1_500;
-/** How long to wait until something is so that must be so earlier: then the figure can be told. */
-const patienceMs = 60_000;
 
 const bothDown: Fault = {
   number: 15,
@@ -55,7 +53,7 @@ const bothDown: Fault = {
         told = await planes.limitsAt("/last");
         await Promise.all(both.map(({ plane }) => plane.start()));
         const startedMs = performance.now();
-        await planes.untilConnected(patienceMs);
+        await planes.untilConnected();
         connectedAfterMs = performance.now() - startedMs;
         return undefined;
       },
@@ -135,7 +133,7 @@ const killedMidWrite = (kind: DatabaseKind): Fault => ({
         ] as const) {
           await killed.kill();
           const killedMs = performance.now();
-          const moved = until("all gateways are with the other", patienceMs, async () => {
+          const moved = until("all gateways are with the other", async () => {
             return (await stays.gatewaysHere()) === planes.gateways.length;
           }).then(() => performance.now() - killedMs);
           let isMoved = false;
@@ -146,7 +144,7 @@ const killedMidWrite = (kind: DatabaseKind): Fault => ({
           movedAfterMs = Math.max(movedAfterMs, await watched);
           await waits.ask(stays);
           await killed.start();
-          await until("both know of all", patienceMs, () => planes.knowOfAll());
+          await until("both know of all", () => planes.knowOfAll());
           await sleep(500);
         }
         await writers.stop();
@@ -183,7 +181,7 @@ function refusedFacts(puts: readonly Put[]): Fact[] {
 async function untilStoring(writers: Writers, planes: readonly Plane[], fromMs: number): Promise<number> {
   const storedBy = (plane: Plane) =>
     writers.puts.find((put) => put.plane === plane && put.sentAtMs >= fromMs && put.revision !== undefined);
-  await until("a change is stored again", patienceMs, () => planes.every((plane) => storedBy(plane) !== undefined));
+  await until("a change is stored again", () => planes.every((plane) => storedBy(plane) !== undefined));
   return Math.max(...planes.map((plane) => (storedBy(plane)?.answeredAtMs ?? 0) - fromMs));
 }
 
@@ -222,7 +220,7 @@ const databaseGone = ({ name, kind, needsRoot, lastsMs, goesOnWithinMs, begin, e
         goneForMs = await untilStoring(writers, all, performance.now());
         await sleep(afterMs);
         await writers.stop();
-        await until("both know of all", patienceMs, () => planes.knowOfAll());
+        await until("both know of all", () => planes.knowOfAll());
         return undefined;
       },
       moreFacts: async () => [
@@ -287,7 +285,7 @@ const partitioned = (kind: DatabaseKind): Fault => ({
         goneForMs = await untilStoring(writers, [one], performance.now());
         await sleep(afterMs);
         await writers.stop();
-        await until("both know of all", patienceMs, () => planes.knowOfAll());
+        await until("both know of all", () => planes.knowOfAll());
         return undefined;
       },
       moreFacts: async () => [

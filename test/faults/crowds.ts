@@ -8,7 +8,7 @@ import { SimulatedGateway } from "../fixtures/clients/simulated-gateway.ts";
 import { atMost, fact } from "../fixtures/measures/fact.ts";
 import { gatewayToken } from "../fixtures/servers/control-plane-under-test.ts";
 import type { Plane } from "../fixtures/servers/plane.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import type { Fault } from "./fault.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 import { TwoPlanes } from "./two-planes.ts";
@@ -74,7 +74,7 @@ const everyone: Fault = {
           for (const [status, count] of Object.entries(await crowd)) {
             statuses[Number(status)] = (statuses[Number(status)] ?? 0) + count;
           }
-          await system.untilConnected(10_000);
+          await system.untilConnected();
           connectedAfterMs = Math.max(connectedAfterMs, performance.now() - startedMs);
         }
         return undefined;
@@ -98,7 +98,6 @@ const policies = 300;
 /** Fewer at a time than a control plane has connections to its database. */
 const putsAtOnce = 8;
 const editsMeanwhile = 3;
-const patienceMs = 30_000;
 
 /** What a control plane sent, by its own count. */
 interface Sent {
@@ -181,7 +180,7 @@ const everyoneElsewhere: Fault = {
           const tookMs = performance.now() - cameMs;
           // Who has everything is sent nothing: anything that is on its way would come now.
           await sleep(500);
-          await until("the real ones have it", patienceMs, async () => {
+          await until("the real ones have it", async () => {
             const { gateways, revision } = (await next.call("GET", "/gateways")).body;
             const here = gateways.filter(({ connected }: { connected: boolean }) => connected);
             return (
@@ -230,7 +229,7 @@ function fleetAt({ url }: Plane): SimulatedGateway[] {
 
 async function untilAllHave(fleet: readonly SimulatedGateway[], plane: Plane): Promise<void> {
   const { revision } = (await plane.call("GET", "/gateways")).body;
-  await until("every simulated gateway has the last revision", patienceMs, () =>
+  await until("every simulated gateway has the last revision", () =>
     fleet.every((gateway) => gateway.isConnected && gateway.held.revision === revision),
   );
 }

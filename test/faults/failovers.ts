@@ -6,7 +6,7 @@ import { atLeast } from "../fixtures/measures/fact.ts";
 import { RedisCluster } from "../fixtures/servers/redis-cluster.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../fixtures/servers/redis-sentinel.ts";
 import type { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import type { Fault } from "./fault.ts";
 import { repliesFact } from "./redis-replies.ts";
 import { observe, startSystem } from "./scenario.ts";
@@ -33,7 +33,7 @@ const primaryKilled: Fault = {
         const [sentinel] = ports as [number];
         const killed = await redis.primaryOf(sentinel);
         await redis.kill(killed);
-        await until("there is another primary", 20_000, async () => (await redis.primaryOf(sentinel)) !== killed);
+        await until("there is another primary", async () => (await redis.primaryOf(sentinel)) !== killed);
         return undefined;
       },
     });

@@ -10,7 +10,8 @@ import { atLeast, atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
-import { adminToken, type System, until } from "../fixtures/servers/system.ts";
+import { adminToken, type System } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import type { Fault } from "./fault.ts";
 import { observe, staleUnits, startRedis, startSystem } from "./scenario.ts";
 
@@ -18,7 +19,6 @@ const epoch = "00000000-0000-4000-8000-000000000016";
 const edition = "of the test";
 const quota = 100;
 const workers = 2;
-const patienceMs = 20_000;
 const mebibyte = 1024 * 1024;
 /** A gateway takes no longer message than 64 MB. */
 const oversize = 70 * mebibyte;
@@ -204,7 +204,7 @@ class Attacked {
     stack.defer(() => gateway.stop());
     const attacked = new Attacked(server, gateway);
     stack.defer(() => attacked.#load.stop());
-    await server.pushGood(snapshotOf(attacked.#revision), epoch, patienceMs);
+    await server.pushGood(snapshotOf(attacked.#revision), epoch);
     return attacked;
   }
 
@@ -221,7 +221,7 @@ class Attacked {
     this.#server.received = [];
     await this.#gateway.restart();
     const said = () => this.#server.received.find(({ type }) => type === "hello");
-    await until("it says hello", patienceMs, () => said() !== undefined);
+    await until("it says hello", () => said() !== undefined);
     const told = [...new Set(await this.#limitsAt("/marker"))].join(", ");
     const expected = `revision ${this.#revision}, limit ${this.#revision}`;
     const seen = `revision ${said()?.revision}, limit ${told}`;
@@ -248,17 +248,13 @@ class Attacked {
     const ofType = (type: string) => server.received.find((message) => message.type === type);
     let seen: string = reaction;
     if (reaction === "hangs up") {
-      await until(
-        "the gateway comes again",
-        patienceMs,
-        () => server.socket !== socket && ofType("hello") !== undefined,
-      );
+      await until("the gateway comes again", () => server.socket !== socket && ofType("hello") !== undefined);
       const hello = ofType("hello");
       if (hello?.epoch !== epoch || hello.revision !== this.#revision)
         return `came again with ${JSON.stringify(hello)}`;
     } else {
       const answered = () => ofType("refused") ?? ofType("resync") ?? ofType("applied");
-      await until("the gateway answers", patienceMs, () => answered() !== undefined || server.socket !== socket);
+      await until("the gateway answers", () => answered() !== undefined || server.socket !== socket);
       seen = answered()?.type ?? "hangs up";
     }
     const told = await this.#limitsAt("/marker");
@@ -267,7 +263,7 @@ class Attacked {
     this.#revision += 1;
     const wanted = this.#revision;
     server.socket?.send(text);
-    await until("the next delta is applied", patienceMs, () =>
+    await until("the next delta is applied", () =>
       server.received.some(({ type, revision }) => type === "applied" && revision === wanted),
     );
     const now = await this.#limitsAt("/marker");

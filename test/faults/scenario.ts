@@ -8,8 +8,9 @@ import { type Loss, mostAtOnce } from "../fixtures/measures/bound.ts";
 import { atLeast, atMost, type Fact, fact, figure } from "../fixtures/measures/fact.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
-import { System, type SystemOptions, until } from "../fixtures/servers/system.ts";
+import { System, type SystemOptions } from "../fixtures/servers/system.ts";
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 import type { Observation, Window } from "./fault.ts";
 
 /** The gateways' deadline for Redis, which is also what they may add to a request's latency. */
@@ -49,7 +50,7 @@ export interface Observed {
   api(method: string, path: string, body?: unknown): Promise<Answer>;
   /** Puts a policy of app `default` and waits until every gateway has applied it. */
   put(document: { name: string } & Record<string, unknown>): Promise<void>;
-  untilConnected(withinMs: number): Promise<void>;
+  untilConnected(): Promise<void>;
 }
 
 export interface Plan {
@@ -340,8 +341,8 @@ export async function configurationKept(system: Observed): Promise<Fact> {
   const what = "configuration";
   const expected = "kept, next change applied";
   try {
-    await system.untilConnected(10_000);
-    await until("every gateway has the last revision", 5000, async () => {
+    await system.untilConnected();
+    await until("every gateway has the last revision", async () => {
       const { gateways } = JSON.parse((await system.api("GET", "/gateways")).body) as {
         gateways: { connected: boolean; lag: number }[];
       };

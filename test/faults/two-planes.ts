@@ -9,8 +9,9 @@ import { MariadbServer } from "../fixtures/servers/mariadb-server.ts";
 import { idFor, Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
 import { PostgresServer } from "../fixtures/servers/postgres-server.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { until } from "../fixtures/servers/system.ts";
+
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 import { Namespace } from "./namespace.ts";
 import { deadlineMs, type Observed, startRedis } from "./scenario.ts";
 
@@ -96,7 +97,7 @@ export class TwoPlanes implements Observed {
     const gateways = await Promise.all(starting);
     const database = new URL(databaseUrl).pathname.slice(1);
     const planes = new TwoPlanes(server, database, both as [PlaneOfTwo, PlaneOfTwo], gateways);
-    await until("each control plane has its gateways, and both know of all", 20_000, async () => {
+    await until("each control plane has its gateways, and both know of all", async () => {
       const here = await Promise.all(both.map(({ plane }) => plane.gatewaysHere()));
       return here.every((count) => count === gatewaysOfEach) && (await planes.knowOfAll());
     });
@@ -121,15 +122,15 @@ export class TwoPlanes implements Observed {
   }
 
   async put(document: { name: string } & Record<string, unknown>): Promise<void> {
-    const { status, body } = await this.api("PUT", `/apps/default/policies/${document.name}?wait=10s`, document);
+    const { status, body } = await this.api("PUT", `/apps/default/policies/${document.name}?wait=30s`, document);
     const applied = JSON.parse(body).applied;
     if (status > 201 || applied?.acked !== this.gateways.length) {
       throw new Error(`the policy was not applied by all: ${status} ${body}`);
     }
   }
 
-  async untilConnected(withinMs: number): Promise<void> {
-    await until("every gateway is connected, and both know of all", withinMs, async () => {
+  async untilConnected(): Promise<void> {
+    await until("every gateway is connected, and both know of all", async () => {
       for (const { privateUrl } of this.gateways) {
         if (JSON.parse((await ask(`${privateUrl}/sluice/healthz`)).body).connected !== true) return false;
       }

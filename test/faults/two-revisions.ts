@@ -5,8 +5,9 @@ import { Load, type Served } from "../fixtures/clients/load.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { mostAtOnce } from "../fixtures/measures/bound.ts";
 import { atLeast, atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
-import { adminToken, type System, until } from "../fixtures/servers/system.ts";
+import { adminToken, type System } from "../fixtures/servers/system.ts";
 import { TcpProxy } from "../fixtures/servers/tcp-proxy.ts";
+import { until } from "../fixtures/until.ts";
 import type { Fault } from "./fault.ts";
 import { observe, startRedis, startSystem } from "./scenario.ts";
 
@@ -80,7 +81,7 @@ const twoRevisions: Fault = {
         toMs = performance.now();
         const sent = await framesSent(system);
         await proxy.accept();
-        await until("the gateway is back and has the last revision", 20_000, async () => {
+        await until("the gateway is back and has the last revision", async () => {
           const { revision, gateways } = await fleetOf(system);
           revisions = gateways.map((gateway) => gateway.revision - revision).join(", ");
           return gateways.every((gateway) => gateway.connected && gateway.revision === revision);
@@ -167,7 +168,7 @@ async function putAtOne(system: System, document: { name: string }): Promise<voi
   const { status, body } = await system.api("PUT", `/apps/default/policies/${document.name}`, document);
   if (status !== 200) throw new Error(`the policy was not changed: ${status} ${body}`);
   const { revision } = JSON.parse(body);
-  await until("the gateway that is connected has it", 10_000, async () =>
+  await until("the gateway that is connected has it", async () =>
     (await fleetOf(system)).gateways.some((gateway) => gateway.connected && gateway.revision >= revision),
   );
 }

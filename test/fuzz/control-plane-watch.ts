@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorCatalogue } from "../../control-plane/src/errors/catalogue.ts";
 import { askAndLeave } from "../fixtures/clients/requests.ts";
-import { adminToken, type System, until } from "../fixtures/servers/system.ts";
+import { adminToken, type System } from "../fixtures/servers/system.ts";
+import { untilWithin } from "../fixtures/until.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type Answer, Client, type Sent } from "./http-client.ts";
 import { Fault } from "./target.ts";
@@ -110,7 +111,7 @@ export class ControlPlaneWatch {
   async untilWell(): Promise<void> {
     this.#before = undefined;
     try {
-      await until("the control plane answers", backWithinMs, async () => {
+      await untilWithin("the control plane answers", backWithinMs, async () => {
         const answer = await this.#client.send({ method: "GET", path: "/readyz" }).catch(() => undefined);
         return answer?.status === 200;
       });

@@ -5,13 +5,13 @@ import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { WebSocket } from "ws";
 import { openPushSocket } from "../fixtures/clients/simulated-gateway.ts";
-import { gatewayToken, until } from "../fixtures/servers/system.ts";
+import { gatewayToken } from "../fixtures/servers/system.ts";
+import { roomMs, until } from "../fixtures/until.ts";
 import type { ControlPlaneWatch } from "./control-plane-watch.ts";
 import { conversations, messageText, type Step } from "./gateway-messages.ts";
 import { readable } from "./hostile.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-const openWithinMs = 10_000;
 const betweenStepsMs = 3;
 const largeLetter = "x";
 
@@ -41,7 +41,7 @@ async function newestRevision(watch: ControlPlaneWatch): Promise<number> {
 }
 
 async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promise<void> {
-  const options = { handshakeTimeout: openWithinMs, perMessageDeflate: false };
+  const options = { handshakeTimeout: roomMs, perMessageDeflate: false };
   const socket = await openPushSocket(watch.system.controlUrl, gatewayToken, options);
   const reported = { epoch: "", revision: 0 };
   socket.on("message", (data) => {
@@ -58,7 +58,7 @@ async function converse(watch: ControlPlaneWatch, input: readonly Step[]): Promi
   } finally {
     socket.terminate();
   }
-  await until("the socket is closed", openWithinMs, () => socket.readyState === WebSocket.CLOSED);
+  await until("the socket is closed", () => socket.readyState === WebSocket.CLOSED);
 }
 
 function take(socket: WebSocket, step: Step, reported: { epoch: string; revision: number }): void {

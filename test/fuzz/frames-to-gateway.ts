@@ -8,7 +8,7 @@ import { HeldState } from "../fixtures/documents/loaded-state.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { roomMs, until } from "../fixtures/until.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import {
   type ByteChange,
@@ -34,8 +34,6 @@ import {
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
 const workers = 2;
-/** Allows for a busy machine, and for a disconnected gateway, which is back within 2 s. */
-const patienceMs = 20_000;
 const quietMs = 60;
 const lastOrder = 424_242;
 
@@ -155,7 +153,7 @@ async function start({ stack, watch }: Surroundings): Promise<Fuzzer<unknown>> {
     async play(input) {
       pushed += 1;
       const good: Good = { epoch: `good-${pushed}`, revision: 5, quota: 1_000_000 + pushed };
-      await server.pushGood(goodSnapshot(good), good.epoch, patienceMs);
+      await server.pushGood(goodSnapshot(good), good.epoch);
       server.received = [];
       const { socket } = server;
       for (const saying of input.sayings) if (server.socket === socket) say(server, saying, good);
@@ -226,7 +224,7 @@ function say(server: PushServer, saying: Saying, good: Good): void {
 async function untilReceived(server: PushServer, socket: PushServer["socket"]): Promise<void> {
   const isOpen = () => socket !== undefined && socket.readyState === socket.OPEN && server.socket === socket;
   if (isOpen()) socket?.send(JSON.stringify({ ...order, id: lastOrder }));
-  const deadlineMs = performance.now() + patienceMs;
+  const deadlineMs = performance.now() + roomMs;
   const hasReply = () => server.received.some(({ type, id }) => type === "counter" && id === lastOrder);
   while (isOpen() && !hasReply()) {
     if (performance.now() > deadlineMs)
@@ -243,11 +241,7 @@ async function cutOff(server: PushServer, socket: PushServer["socket"], ending: 
   if (server.socket === socket) say(server, ending, good);
   await sleep(quietMs);
   socket?.terminate();
-  await until(
-    "the gateway is connected again",
-    patienceMs,
-    () => server.socket !== undefined && server.socket !== socket,
-  );
+  await until("the gateway is connected again", () => server.socket !== undefined && server.socket !== socket);
 }
 
 async function assess(

@@ -5,12 +5,12 @@ import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { roomMs } from "../fixtures/until.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type Exchange, exchanges } from "./request-heads.ts";
 import { type Spelling, spellings } from "./spellings.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-const patienceMs = 20_000;
 /** A connection that is silent for so long waits for bytes that will not come. */
 const quietMs = 150;
 const betweenPiecesMs = 10;
@@ -193,7 +193,7 @@ function bodyEnd(text: string, from: number, status: number, lines: readonly str
 async function assessSpelling(port: number, { plain, odd }: Spelling): Promise<void> {
   const remaining = async (request: string) => {
     const answer = (
-      await exchanged(port, { bytes: Buffer.from(request, "latin1"), cutAt: undefined }, patienceMs)
+      await exchanged(port, { bytes: Buffer.from(request, "latin1"), cutAt: undefined }, roomMs)
     ).toString("latin1");
     const count = Number(/^X-RateLimit-Remaining: (\d+)\r$/im.exec(answer)?.[1]);
     if (Number.isNaN(count))

@@ -3,14 +3,14 @@
 import { type Asker, askers, type Cell, cellOf } from "../../control-plane/src/plugins/route-table.ts";
 import type { DescribedAnswers, Operation } from "../fixtures/clients/described-answers.ts";
 import { type Fact, fact } from "../fixtures/measures/fact.ts";
-import { adminToken, gatewayToken, until } from "../fixtures/servers/system.ts";
+import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { type ApiRequest, anId, apps, otherApp, ownApp } from "./api-requests.ts";
 import type { Answer, Sent } from "./http-client.ts";
 import { Fault } from "./target.ts";
 
 /** From so many requests on, everybody must have asked every route. */
 const manyRequests = 20_000;
-const expiresWithinMs = 30_000;
 const isApp = /\/apps\/[^/]+$/;
 const isDocument = /\/(policies|templates)\/[^/]+$/;
 
@@ -94,7 +94,7 @@ export class RestSession {
     const body = { name: "expired", app: ownApp, role: "owner", expiresIn: "1s" };
     const { token } = await this.#asks.admin("POST", "/tokens?wait=0s", body);
     const headers = { authorization: `Bearer ${token}` };
-    await until("the token has expired", expiresWithinMs, async () => {
+    await until("the token has expired", async () => {
       return (await this.#asks.send({ method: "GET", path: "/api/v1/apps", headers })).status === 401;
     });
     return token as string;

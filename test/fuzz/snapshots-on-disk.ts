@@ -9,13 +9,12 @@ import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../fixtures/servers/push-server.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 import { GatewayWatch } from "./gateway-watch.ts";
 import { type ByteChange, changedBytes, readable } from "./hostile.ts";
 import { goodDelta, goodSnapshot, telltalePath, textDamage } from "./snapshot-texts.ts";
 import { Fault, type Fuzzer, type Surroundings, type Target } from "./target.ts";
 
-const patienceMs = 20_000;
 /** Of the former log, and of the blocks of the newer one: those of snapshots and that of a delta. */
 const quotas = [1_111, 2_222, 3_333] as const;
 
@@ -43,15 +42,15 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
   const pathOf = (name: string) => join(snapshotDir, name);
   const [first, second, third] = quotas;
   const push = (quota: number) =>
-    server.pushGood(goodSnapshot({ epoch: `kept-${quota}`, revision: 5, quota }), `kept-${quota}`, patienceMs);
+    server.pushGood(goodSnapshot({ epoch: `kept-${quota}`, revision: 5, quota }), `kept-${quota}`);
   await push(first);
-  await until("the log is written", patienceMs, () => existsSync(pathOf("policies.log")));
+  await until("the log is written", () => existsSync(pathOf("policies.log")));
   const former = readFileSync(pathOf("policies.log"));
   // The log has three blocks then.
   await push(second);
   server.received = [];
   server.socket?.send(goodDelta({ epoch: `kept-${second}`, revision: 5, quota: third }));
-  await until("a delta is applied", patienceMs, () => server.received.some(({ type }) => type === "applied"));
+  await until("a delta is applied", () => server.received.some(({ type }) => type === "applied"));
   await server.stop();
   const ofEarlierVersions = (quota: number) => {
     const text = goodSnapshot({ epoch: "kept", revision: 5, quota });
@@ -103,7 +102,7 @@ async function start({ stack }: Surroundings): Promise<Fuzzer<unknown>> {
         const { pid } = gateway;
         const before = watched.workers();
         process.kill(pid, "SIGHUP");
-        await until("nginx has new workers", patienceMs, () => watched.workers().every((one) => !before.includes(one)));
+        await until("nginx has new workers", () => watched.workers().every((one) => !before.includes(one)));
         watched.begun();
       }
       watched.look();

@@ -66,7 +66,7 @@ function send(watch: ControlPlaneWatch, tokens: Tokens, { text: { type, bytes },
       ? `/api/v1/apps/${app}/policies/validate`
       : how === "put as a template"
         ? template
-        : `${policy}?wait=10s`,
+        : `${policy}?wait=30s`,
     headers: { authorization: `Bearer ${token}`, "content-type": type },
     body: bytes,
   });

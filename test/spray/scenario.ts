@@ -10,7 +10,7 @@ import { atMost, type Fact, fact } from "../fixtures/measures/fact.ts";
 import { readPrometheusText } from "../fixtures/measures/prometheus-text.ts";
 import { HeldService } from "../fixtures/servers/held-service.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
-import { until } from "../fixtures/servers/system.ts";
+import { until } from "../fixtures/until.ts";
 
 export interface SprayPlan {
   readonly keys: number;
@@ -162,7 +162,7 @@ async function useUp(gateway: LoneGateway, service: HeldService) {
     for (const key of keys) {
       for (let i = 0; i < slots; i++) held.push(askPatiently(`${gateway.url}/login-concurrency`, key));
     }
-    await until("slots are held", 10_000, () => service.running === held.length);
+    await until("slots are held", () => service.running === held.length);
   };
   await hold(exhausted, quota);
   await hold(halfUsed, 1);

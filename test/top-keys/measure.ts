@@ -3,7 +3,8 @@
 
 import { spray } from "../fixtures/clients/key-spray.ts";
 import { type Fact, fact } from "../fixtures/measures/fact.ts";
-import { System, until } from "../fixtures/servers/system.ts";
+import { System } from "../fixtures/servers/system.ts";
+import { untilWithin } from "../fixtures/until.ts";
 
 export interface TopKeysOptions {
   readonly requests: number;
@@ -65,7 +66,7 @@ export async function measureTopKeys({ requests, keys, gateways, workers }: TopK
       return factsOf(answered, truth).every(({ ok }) => ok);
     };
     // Shown as it is if it never becomes as expected.
-    await until("all is reported", reportedWithinMs, read).catch(() => undefined);
+    await untilWithin("all is reported", reportedWithinMs, read).catch(() => undefined);
     return {
       requestsPerSecond: Math.round(requests / seconds),
       shown: answered.refused.map(({ key, ...bounds }) => {

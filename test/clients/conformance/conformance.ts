@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
+import { until } from "../../fixtures/until.ts";
 import { type Command, Driver } from "../driver.ts";
 import { type Exchange, type Response, ScriptedGateway, token } from "../scripted-gateway.ts";
 
@@ -110,17 +111,17 @@ function shares(build: () => Promise<Command>): void {
 
   it("a call without company waits for nothing", async () => {
     const { driver, gateway } = parts;
-    gateway.expect({ answering: { byKey: { "*": allowed }, mostRequests: 50, mostChecks: 1 } });
+    gateway.expect({ answering: { byKey: { "*": allowed }, mostRequests: 100_000, mostChecks: 1 } });
     await driver.client({ url: gateway.url, token, deadlineMs: 20_000 });
-    const tookMs: number[] = [];
-    for (let i = 0; i < 50; i++) {
-      const beganMs = performance.now();
-      await driver.do({ call: "check", policy: "p", key: [`lone-${i}`] });
-      tookMs.push(performance.now() - beganMs);
-    }
-    expect(gateway.takeFaults()).toEqual([]);
+    let asked = 0;
     // A client that waits for company would wait each time; a busy machine is not busy each time.
-    expect(Math.min(...tookMs)).toBeLessThan(5);
+    await until("a call takes less than 5 ms", async () => {
+      asked += 1;
+      const beganMs = performance.now();
+      await driver.do({ call: "check", policy: "p", key: [`lone-${asked}`] });
+      return performance.now() - beganMs < 5;
+    });
+    expect(gateway.takeFaults()).toEqual([]);
   });
 }
 

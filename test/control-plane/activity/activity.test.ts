@@ -12,7 +12,7 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const policy = { ...perSecond(1), key: ["header:x-user", "header:x-api-key"] };
 const none = { allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
@@ -58,7 +58,7 @@ describe("traffic", () => {
     const gateways = [await connectGateway(running, "gw-1"), await connectGateway(running, "gw-2")];
     for (const gateway of gateways) gateway.say(report({ allowed: 5, refused: 2, delayed: 1 }));
     const path = "/apps/shop/traffic";
-    await until("both are shown", 30_000, async () => (await sums(running, path)).admitted === 10);
+    await until("both are shown", async () => (await sums(running, path)).admitted === 10);
     for (const query of ["?policy=books", "?step=minute", "?policy=books&since=1h&step=second"]) {
       expect(await sums(running, path + query)).toEqual({ admitted: 10, refused: 4, delayed: 2 });
     }
@@ -75,7 +75,7 @@ describe("traffic", () => {
     const admitted = async (plane: Running) => (await sums(plane, "/apps/shop/traffic?since=2h")).admitted;
     const say = async (message: GatewayMessage, all: number) => {
       gateway.say(message);
-      await until("it is shown", 30_000, async () => (await admitted(first)) === all);
+      await until("it is shown", async () => (await admitted(first)) === all);
     };
     await say(report({ allowed: 7 }), 7);
     nowMs += 70_000;
@@ -85,14 +85,14 @@ describe("traffic", () => {
         (JSON.parse(traffic) as { name: string; counts: number[] }[]).find(({ name }) => name === "shop/");
       return rows.reduce((sum, row) => sum + (ofApp(row)?.counts[0] ?? 0), 0);
     };
-    await until("the minute is stored", 30_000, async () => (await stored()) === 7);
+    await until("the minute is stored", async () => (await stored()) === 7);
     // It was cut off from the control plane at that time.
     const late = report({ allowed: 4, fromMs: Date.now() - 70_000 });
     (late as { workers: { toMs: number }[] }).workers.forEach((worker) => {
       worker.toMs = Date.now() - 70_000;
     });
     await say(late, 11);
-    await until("the minute is stored again", 30_000, async () => (await stored()) === 11);
+    await until("the minute is stored again", async () => (await stored()) === 11);
     await say(report({ allowed: 2 }), 13);
     await first.stop();
     const second = await startControlPlane({ SLUICE_DATA_DIR: first.dataDir }, surroundings);
@@ -112,7 +112,7 @@ describe("traffic", () => {
       const top = await running.call("GET", "/apps/shop/top?policy=books&window=hour");
       return [...traffic, top.body.admitted[0]?.atLeast ?? 0];
     };
-    await until("all is shown", 30_000, async () => (await seen()).every((count) => count === 7));
+    await until("all is shown", async () => (await seen()).every((count) => count === 7));
     await running.call("DELETE", "/apps/shop/policies/books");
     expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
     nowMs += 360_000;
@@ -129,7 +129,7 @@ describe("traffic", () => {
     gateway.say(report({ policy: "pens", allowed: 1, refused: 5 }));
     const busiest = async (query: string) =>
       (await running.call("GET", `/apps/shop/traffic/policies${query}`)).body.policies as Record<string, unknown>[];
-    await until("both are shown", 30_000, async () => (await busiest("")).length === 2);
+    await until("both are shown", async () => (await busiest("")).length === 2);
     const [pens, books] = await busiest("");
     expect(pens).toMatchObject({ policy: "pens", admitted: 1, refused: 5 });
     expect(books).toMatchObject({ policy: "books", admitted: 7, refused: 2 });
@@ -180,7 +180,7 @@ describe("the top keys", () => {
     gateway.say(report({}, [{ result: "refused", keys: [ann, long], counts: [4, 1], error: 0, unlisted: 0 }]));
     gateway.say(report({}, [{ result: "admitted", keys: [bob], counts: [1] }]));
     const top = async (query = "") => (await running.call("GET", `/apps/shop/top?policy=books${query}`)).body;
-    await until("all are shown", 30_000, async () => (await top()).admitted.length === 1);
+    await until("all are shown", async () => (await top()).admitted.length === 1);
     expect(await top("&limit=2")).toMatchObject({
       window: "minute",
       admitted: [{ key: ["bob", "key-of-bob"], atLeast: 1, atMost: 1 }],
@@ -203,7 +203,7 @@ describe("the top keys", () => {
       const { body } = await running.call("GET", "/apps/shop/top?policy=books", { token: await token(role) });
       return body.refused[0]?.key;
     };
-    await until("it is shown", 30_000, async () => (await seen("editor")) !== undefined);
+    await until("it is shown", async () => (await seen("editor")) !== undefined);
     expect(await seen("editor")).toEqual(["ann", "key-of-ann"]);
     expect(await seen("viewer")).toEqual(["ann", expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
   });
@@ -214,13 +214,13 @@ describe("the top keys", () => {
     const shown = async () => (await running.call("GET", "/apps/shop/top?policy=books&window=hour")).body.refused;
     const put = (key: string[]) => running.call("PUT", "/apps/shop/policies/books", { body: { ...policy, key } });
     gateway.say(report({}, [{ result: "refused", keys: [encoded("ann")], counts: [1] }]));
-    await until("it is shown", 30_000, async () => (await shown()).length === 1);
+    await until("it is shown", async () => (await shown()).length === 1);
     await put(["ip", "query:plan"]);
     expect(await shown()).toEqual([]);
     gateway.say(
       report({}, [{ key: ["ip/32/64", "query:plan"], result: "refused", keys: ["2:2:::free"], counts: [3] }]),
     );
-    await until("keys of the new key are shown", 30_000, async () => (await shown()).length === 1);
+    await until("keys of the new key are shown", async () => (await shown()).length === 1);
     expect((await shown())[0].key).toEqual(["::", "free"]);
     await put(policy.key);
     expect((await shown())[0].key).toEqual(["ann", "key-of-ann"]);
@@ -300,9 +300,9 @@ describe("the stream of events", () => {
       const { data } = await events.next(({ event }) => event === "top");
       return (data["refused"] as { key: string[] }[])[0]?.key[1] ?? "";
     };
-    await until("the value is shown", 30_000, async () => (await top()) === "key-of-ann");
+    await until("the value is shown", async () => (await top()) === "key-of-ann");
     await running.call("PATCH", "/members/eve", { body: { roles: { shop: "viewer" } } });
-    await until("only a hash is shown", 30_000, async () => (await top()).startsWith("sha256:"));
+    await until("only a hash is shown", async () => (await top()).startsWith("sha256:"));
   });
 
   it("goes on where it was after a lost connection", async () => {
@@ -312,12 +312,12 @@ describe("the stream of events", () => {
     const traffic = (reader: EventReader) => reader.next(({ event }) => event === "traffic");
     const first = await followEvents(running, "?app=shop");
     gateway.say(report({ allowed: 1 }));
-    await until("it is counted", 30_000, async () => (await sums(running, "/apps/shop/traffic")).admitted === 1);
+    await until("it is counted", async () => (await sums(running, "/apps/shop/traffic")).admitted === 1);
     nowMs += 5_000;
     const { id = "" } = await traffic(first);
     first.stop();
     gateway.say(report({ allowed: 2 }));
-    await until("it is counted", 30_000, async () => (await sums(running, "/apps/shop/traffic")).admitted === 3);
+    await until("it is counted", async () => (await sums(running, "/apps/shop/traffic")).admitted === 3);
     nowMs += 60_000;
     const second = await followEvents(running, "?app=shop", adminToken, { "last-event-id": id });
     expect((await traffic(second)).data["admitted"]).toBe(2);
@@ -336,7 +336,7 @@ describe("the stream of events", () => {
     };
     // The stop begins while some have begun, and others are on their way.
     const ended = Array.from({ length: 20 }, () => read().catch(() => undefined));
-    await until("some have begun", 30_000, async () => begun >= 5);
+    await until("some have begun", async () => begun >= 5);
     const late = Array.from({ length: 20 }, () => read().catch(() => undefined));
     await running.stop();
     await Promise.all([...ended, ...late]);
@@ -358,7 +358,7 @@ describe("the stream of events", () => {
     const refused = await running.call("GET", "/events");
     expect([refused.status, refused.body.code]).toEqual([429, "too-many-streams"]);
     readers[0]?.stop();
-    await until("there is room", 30_000, async () => {
+    await until("there is room", async () => {
       const reader = await followEvents(running, "").catch(() => undefined);
       return reader !== undefined;
     });

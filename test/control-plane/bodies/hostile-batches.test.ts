@@ -128,6 +128,7 @@ describe("a body of many policies", () => {
     socket.write(
       `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\ncontent-type: ${jsonl}\r\ncontent-length: ${2 * line.length}\r\n\r\n${line}`,
     );
+    // It has begun by now. If the machine is too busy for that, it begins after the change, and stores nothing either.
     await sleep(100);
     expect((await running.call("PUT", "/apps/default/policies/b", { body: perSecond(1) })).status).toBe(201);
     if (goesAway) socket.destroy();
@@ -145,6 +146,7 @@ describe("a body of many policies", () => {
     const token = (await running.call("POST", "/tokens", { body: { name: "t", app: "default", role: "editor" } })).body;
     async function* slowly() {
       yield Buffer.from(named("a"));
+      // By now the sender was identified. On a machine that is too busy for that, the sender is refused then, with the same answer.
       await sleep(200);
       await running.call("DELETE", `/tokens/${token.id}`);
       yield Buffer.from(named("b"));

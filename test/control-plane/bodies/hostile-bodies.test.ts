@@ -12,6 +12,7 @@ import {
   type Running,
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 import { hostileJson, hostileYaml, slowYaml } from "./hostile-texts.ts";
 
 const p = "/apps/default/policies/p";
@@ -118,9 +119,9 @@ describe("YAML", () => {
     const { status, body } = await call("POST", validate, { text: slowYaml, type: yaml });
     expect([status, body.code]).toEqual([400, "malformed-body"]);
     expect(body.detail).toContain("it takes longer than 20 ms to read; send JSON, or less");
-    await expect
-      .poll(async () => (await call("POST", validate, { text: limits, type: yaml })).status, { timeout: 20_000 })
-      .toBe(200);
+    await untilPasses(async () =>
+      expect((await call("POST", validate, { text: limits, type: yaml })).status).toBe(200),
+    );
   });
 
   it("of one client waits behind that client's own, and not in front of another's", async () => {
@@ -134,7 +135,7 @@ describe("YAML", () => {
         return status;
       }),
     );
-    await expect.poll(() => answered, { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
+    await untilPasses(() => expect(answered).toBeGreaterThan(0));
     const before = answered;
     expect((await running.call("PUT", p, { text: limits, type: yaml })).status).toBe(201);
     // These are the ones that were being read or had been, and the one whose turn was next.
@@ -196,7 +197,7 @@ describe("YAML", () => {
         );
       }
     }
-    await expect.poll(() => answered, { timeout: 60_000, interval: 5 }).toBeGreaterThan(0);
+    await untilPasses(() => expect(answered).toBeGreaterThan(0));
     const before = answered;
     expect((await running.call("PUT", p, { text: limits, type: yaml })).status).toBe(201);
     expect(answered - before).toBeLessThan(30);
@@ -268,7 +269,7 @@ describe("what is not UTF-8", () => {
 
 const seconds = 8;
 
-describe("/healthz", { timeout: 120_000 }, () => {
+describe("/healthz", () => {
   it("is answered at once while a viewer sends body after body that is made to take long", async () => {
     const { url, longestTurnMs } = await startMeasuredProcess({ SLUICE_LOG_LEVEL: "silent" });
     await longestTurnMs();
@@ -316,7 +317,6 @@ describe("/healthz", { timeout: 120_000 }, () => {
     expect([...statuses.keys()].filter((answer) => answer.startsWith("5"))).toEqual([]);
     // One body once took 39 s. How long an answer takes also depends on the machine's load, a turn does not.
     expect(turnMs).toBeLessThan(100);
-    expect(at(1)).toBeLessThan(10_000);
   });
 });
 

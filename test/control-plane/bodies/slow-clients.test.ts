@@ -13,8 +13,11 @@ import {
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const httpTimes = { headersMs: 300, requestMs: 600, silenceMs: 900, keepAliveMs: 400, checkEveryMs: 50 };
+/** What the control plane does not cut by itself stays for 90 s. */
+const soonMs = 45_000;
 const put = "PUT /api/v1/apps/default/policies/p HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
 const withToken = `authorization: Bearer ${adminToken}\r\n`;
 
@@ -60,7 +63,7 @@ describe("a client that", () => {
       running,
       `${put.replace("/p ", "/late ")}authorization: Bearer ${token}\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n{`,
     );
-    // Long after the member was identified.
+    // By now the member was identified. On a machine that is too busy for that, the member is refused then, with the same answer.
     await sleep(500);
     await running.call("PATCH", "/members/ann", { body: { disabled: true } });
     slow.socket.write(body.slice(1));
@@ -73,7 +76,7 @@ describe("a client that", () => {
     const running = hurried();
     const slow = talk(running, `${put}${withToken}content-length: 1000\r\n\r\n{`);
     drip(slow);
-    expect(await slow.closed).toBeLessThan(5_000);
+    expect(await slow.closed).toBeLessThan(soonMs);
     expect(slow.received()).toMatch(/^HTTP\/1\.1 408 .*"code":"request-timeout"/s);
     // Another client is not affected.
     expect((await running.call("PUT", "/apps/default/policies/p", { body: onePerSecond })).status).toBe(201);
@@ -83,24 +86,24 @@ describe("a client that", () => {
     const running = hurried();
     const slow = talk(running, `${put}${withToken}transfer-encoding: chunked\r\n\r\n`);
     drip(slow, "1\r\n \r\n");
-    expect(await slow.closed).toBeLessThan(5_000);
+    expect(await slow.closed).toBeLessThan(soonMs);
     expect(slow.received()).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   beside("sends its headers by drops is answered 408, and cut", async () => {
     const slow = talk(hurried(), "GET /healthz HTTP/1.1\r\nhost: x\r\nx-a: ");
     drip(slow, "a");
-    expect(await slow.closed).toBeLessThan(5_000);
+    expect(await slow.closed).toBeLessThan(soonMs);
     expect(slow.received()).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   beside("says nothing at all is cut", async () => {
-    expect(await talk(hurried()).closed).toBeLessThan(5_000);
+    expect(await talk(hurried()).closed).toBeLessThan(soonMs);
   });
 
   beside("says nothing after its answer is cut", async () => {
     const idle = talk(hurried(), "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
-    expect(await idle.closed).toBeLessThan(5_000);
+    expect(await idle.closed).toBeLessThan(soonMs);
     expect(idle.received()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
@@ -116,7 +119,8 @@ describe("a client that", () => {
     const gateway = await connectGateway(running, "quiet");
     let isClosed = false;
     void gateway.closed.then(() => (isClosed = true));
-    await new Promise((resolve) => setTimeout(resolve, 2 * httpTimes.silenceMs));
+    // Nothing else shows that it stays. A busy machine cuts it no earlier.
+    await sleep(2 * httpTimes.silenceMs);
     expect(isClosed).toBe(false);
   });
 
@@ -132,7 +136,7 @@ describe("a client that", () => {
     for (const body of ["content-length: 100000000", "transfer-encoding: chunked"]) {
       const client = talk(running, `${head}${body}\r\n\r\n`);
       drip(client, body.startsWith("t") ? "1\r\n \r\n" : " ");
-      expect(await client.closed).toBeLessThan(5_000);
+      expect(await client.closed).toBeLessThan(soonMs);
       expect(client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
       expect(client.received().toLowerCase()).toContain("connection: close");
     }
@@ -140,7 +144,7 @@ describe("a client that", () => {
 
   beside("announces more than 256 KiB is answered 413 before it sends them", async () => {
     const client = talk(usual(), `${put}${withToken}content-length: 262145\r\n\r\n`);
-    expect(await client.closed).toBeLessThan(5_000);
+    expect(await client.closed).toBeLessThan(soonMs);
     expect(client.received()).toMatch(/^HTTP\/1\.1 413 /);
   });
 
@@ -158,7 +162,7 @@ describe("a client that", () => {
       const sent = new Promise((resolve) => client.socket.write(body, resolve));
       await Promise.race([sent, client.closed]);
       client.socket.end();
-      expect(await client.closed).toBeLessThan(5_000);
+      expect(await client.closed).toBeLessThan(soonMs);
       expect([client.received().slice(0, 12), failure]).toEqual([`HTTP/1.1 ${status}`, undefined]);
     }
   });
@@ -168,12 +172,12 @@ describe("a client that", () => {
     const failures: unknown[] = [];
     client.socket.on("error", (error) => failures.push(error));
     client.socket.write(Buffer.alloc(30_000_000, " "));
-    await expect.poll(() => client.received(), { interval: 1 }).toContain("HTTP/1.1 401");
+    await untilPasses(() => expect(client.received()).toContain("HTTP/1.1 401"));
     expect(client.socket.writableLength).toBeGreaterThan(0);
     // Both ends are in this process.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
     client.socket.end();
-    expect(await client.closed).toBeLessThan(8_000);
+    expect(await client.closed).toBeLessThan(soonMs);
     expect(failures).toEqual([]);
   });
 
@@ -182,7 +186,7 @@ describe("a client that", () => {
     const block = Buffer.alloc(65_536, " ");
     const sendOn = () => client.socket.writable && client.socket.write(block, sendOn);
     sendOn();
-    expect(await client.closed).toBeLessThan(5_000);
+    expect(await client.closed).toBeLessThan(soonMs);
     expect(client.received()).toMatch(/^HTTP\/1\.1 401 /);
   });
 
@@ -191,7 +195,7 @@ describe("a client that", () => {
     const client = talk(running);
     for (let i = 1; i <= 2; i++) {
       client.socket.write("GET /api/v1/apps HTTP/1.1\r\nhost: x\r\n\r\n");
-      await expect.poll(() => client.received().split("HTTP/1.1 401 ").length).toBe(i + 1);
+      await untilPasses(() => expect(client.received().split("HTTP/1.1 401 ").length).toBe(i + 1));
     }
     expect(client.received().toLowerCase()).not.toContain("connection: close");
   });
@@ -211,7 +215,7 @@ describe("an upgrade to WebSocket", () => {
     ["GET /openapi.json", "", 200],
   ])("of what is no socket is answered as HTTP: %s", async (line, token, status) => {
     const client = talk(usual(), `${line} HTTP/1.1\r\n${upgrade}${token}content-length: 0\r\n\r\n`);
-    await expect.poll(() => client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    await untilPasses(() => expect(client.received()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `)));
     client.socket.end();
     await client.closed;
     expect(client.received()).not.toContain("101 Switching");
@@ -221,6 +225,6 @@ describe("an upgrade to WebSocket", () => {
     const gateway = `authorization: Bearer ${gatewayToken}\r\n`;
     const h2c = upgrade.replace("upgrade: websocket", "upgrade: h2c");
     const client = talk(usual(), `GET /api/v1/push HTTP/1.1\r\n${h2c}${gateway}\r\n`);
-    await expect.poll(() => client.received()).toMatch(/^HTTP\/1\.1 426 /);
+    await untilPasses(() => expect(client.received()).toMatch(/^HTTP\/1\.1 426 /));
   });
 });

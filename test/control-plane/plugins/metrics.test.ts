@@ -2,9 +2,10 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 async function linesOf({ call }: Running): Promise<string[]> {
   return (await call("GET", "metrics")).body.split("\n");
@@ -66,7 +67,7 @@ it("a push is timed until every gateway has applied it, and its bytes are counte
   const snapshot = await second?.next("snapshot");
   expect(await pushes()).toBe(before);
   if (snapshot !== undefined) second?.apply(snapshot);
-  await vi.waitFor(async () => expect(await pushes()).toBe(before + 1));
+  await untilPasses(async () => expect(await pushes()).toBe(before + 1));
   expect(await readSeries(running, "sluice_control_snapshot_build_duration_seconds_count")).toBeGreaterThan(0);
   const size = await readSeries(running, "sluice_control_snapshot_bytes");
   expect(await readSeries(running, "sluice_control_snapshot_bytes_sent_total")).toBeGreaterThanOrEqual(2 * size);

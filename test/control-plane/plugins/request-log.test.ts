@@ -2,7 +2,7 @@
 
 import { once } from "node:events";
 import { connect } from "node:net";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ask } from "../../fixtures/clients/requests.ts";
 import {
   adminToken,
@@ -12,6 +12,7 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway, openSocket } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 interface Logged extends Running {
   readonly text: () => string;
@@ -31,7 +32,7 @@ async function start(level: string, environment: Record<string, string> = {}): P
     text,
     lines,
     answered: (count) =>
-      vi.waitFor(() => {
+      untilPasses(() => {
         const found = lines().filter(({ msg }) => msg === "answered");
         expect(found).toHaveLength(count);
         return found;
@@ -148,7 +149,7 @@ describe("the log, at the level trace,", () => {
     await running.app.database.destroy();
     await call("GET", "/apps", { token: adminToken, headers });
     await call("PUT", "/apps/default/policies/a", { body: { ...onePerSecond, description: "a policy" } });
-    await vi.waitFor(() => expect(running.text()).toContain("Redis does not do"));
+    await untilPasses(() => expect(running.text()).toContain("Redis does not do"));
     const lines = running.lines();
     expect(lines.length).toBeGreaterThan(100);
     expect(running.text()).toContain("request failed");

@@ -1,9 +1,10 @@
 // Tests which role may do what, beyond what routes/every-route.test.ts asks of every route. Each test is named after who tries what
 // they may not.
 
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway, openSocket } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const template = { onLimit: { status: 503 } };
 const ban = { cidr: "203.0.113.0/24", for: "1h" };
@@ -217,7 +218,7 @@ describe("the API lets", () => {
     const { epoch, revision } = await gateway.next("snapshot");
     const problems = [{ path: "policies[0].document.cost", expected: "1", got: '"of bank"' }];
     gateway.say({ type: "refused", epoch, revision, problems });
-    await vi.waitFor(async () =>
+    await untilPasses(async () =>
       expect((await running.call("GET", "/gateways")).body.gateways[0].refused?.errors).toEqual(problems),
     );
     const token = await tokenFor(running, "viewer");

@@ -3,12 +3,13 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { json } from "node:stream/consumers";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ConfigurationError, readConfiguration } from "../../../control-plane/src/configuration.ts";
 import { startProcess } from "../../fixtures/servers/control-plane-process.ts";
 import { adminToken, onePerSecond, send } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 interface ReceivedSpan {
   readonly traceId: string;
@@ -63,21 +64,18 @@ async function startCollector(): Promise<Collector> {
   await once(server, "listening");
   const { port } = server.address() as { port: number };
   const next = (what: (span: ReceivedSpan) => boolean) =>
-    vi.waitFor(
-      () => {
-        const found = spans.find(what);
-        if (found === undefined) throw new Error(`no such span among ${spans.map(({ name }) => name).join(", ")}`);
-        return found;
-      },
-      { timeout: 20_000 },
-    );
+    untilPasses(() => {
+      const found = spans.find(what);
+      if (found === undefined) throw new Error(`no such span among ${spans.map(({ name }) => name).join(", ")}`);
+      return found;
+    });
   return { url: `http://127.0.0.1:${port}`, spans, headers, resource, next };
 }
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const parentId = "b7ad6b7169203331";
 
-describe("traces", { timeout: 60_000 }, () => {
+describe("traces", () => {
   it("have a span for each request, its transactions and its push, within the trace of the client", async () => {
     const collector = await startCollector();
     const url = await startProcess({
@@ -89,7 +87,7 @@ describe("traces", { timeout: 60_000 }, () => {
     const gateway = await connectGateway({ url }, "edge-1");
     gateway.apply(await gateway.next("snapshot"));
     const headers = { traceparent: `00-${traceId}-${parentId}-01`, "x-request-id": "deploy-1" };
-    const path = "/apps/default/policies/secret-name?wait=10s";
+    const path = "/apps/default/policies/secret-name?wait=30s";
     const putting = send(url, "PUT", path, { body: onePerSecond, headers });
     gateway.apply(await gateway.next("snapshot"));
     expect((await putting).status).toBe(201);

@@ -1,8 +1,9 @@
 // A gateway that does not have what is stored raises an alarm wherever the control plane shows its state.
 
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const books = "/apps/default/policies/books";
 const tooLarge = {
@@ -52,7 +53,7 @@ describe("a gateway that cannot take a snapshot", () => {
     });
     await running.call("DELETE", books);
     full.apply(await full.next("snapshot"));
-    await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
+    await untilPasses(async () => expect((await seen(running)).alarms).toEqual([]));
   });
 
   it("shows an app's editor that it is full, and not the faults of other policies", async () => {
@@ -80,9 +81,9 @@ describe("a gateway that cannot take a snapshot", () => {
     nowMs += 1_000;
     // /readyz remembers what it has counted for a tenth of a second.
     const late = [{ alarm: "snapshot-late", gateways: 1 }];
-    await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual(late));
+    await untilPasses(async () => expect((await seen(running)).alarms).toEqual(late));
     gateway.socket.terminate();
-    await vi.waitFor(async () => expect((await seen(running)).alarms).toEqual([]));
+    await untilPasses(async () => expect((await seen(running)).alarms).toEqual([]));
   });
 });
 
@@ -94,7 +95,7 @@ describe("a gateway that finds Redis too slow", () => {
     const say = (overloadedWorkers?: number) =>
       gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, overloadedWorkers } });
     say(2);
-    await vi.waitFor(async () =>
+    await untilPasses(async () =>
       expect(await seen(running)).toEqual({
         status: 200,
         alarms: [{ alarm: "redis-overloaded", gateways: 1 }],
@@ -107,7 +108,7 @@ describe("a gateway that finds Redis too slow", () => {
       "Redis is too slow for gateways, which decide by their shares: see alarms.",
     ]);
     say();
-    await vi.waitFor(async () => expect((await seen(running)).gateways).toEqual([["slow", null]]));
+    await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["slow", null]]));
     expect((await running.call("GET", "/gateways")).body.gateways[0].redis.overloadedWorkers).toBe(0);
   });
 });

@@ -3,8 +3,7 @@
 
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
 import { readGatewayMessage } from "../../../control-plane/src/push/gateway-message.ts";
@@ -16,6 +15,7 @@ import {
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const books = "/apps/default/policies/books";
 const history = async (running: Running) => (await running.call("GET", "/revisions")).body.revisions;
@@ -32,8 +32,10 @@ describe("a gateway that claims revisions which never were", () => {
     const liar = await connectGateway(running, "liar", { epoch, revision: 1_000, proof });
     await liar.next("fleet");
     for (let i = 1; i <= 500; i++) liar.say({ type: "applied", epoch, revision: 1_000 * i });
-    for (let i = 0; i < 20; i++) await connectGateway(running, `liar${i}`, { epoch, revision: 1_000 + i, proof });
-    await sleep(200);
+    for (let i = 0; i < 20; i++) {
+      await (await connectGateway(running, `liar${i}`, { epoch, revision: 1_000 + i, proof })).untilHeard();
+    }
+    await liar.untilHeard();
     expect(await history(running)).toHaveLength(1);
     expect(running.app.publisher.current).toMatchObject({ epoch, revision });
     expect(honest.received.filter(({ type }) => type === "snapshot")).toHaveLength(1);
@@ -45,10 +47,11 @@ describe("a gateway that claims revisions which never were", () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
     const first = await (await connectGateway(running, "g1")).next("snapshot");
-    await connectGateway(running, "liar", { epoch: first.epoch, revision: 2, proof: first.proof });
+    const liar = await connectGateway(running, "liar", { epoch: first.epoch, revision: 2, proof: first.proof });
+    await liar.untilHeard();
     await running.call("DELETE", books);
-    await connectGateway(running, "late", { epoch: first.epoch, revision: 1, proof: first.proof });
-    await sleep(100);
+    const late = await connectGateway(running, "late", { epoch: first.epoch, revision: 1, proof: first.proof });
+    await late.untilHeard();
     expect((await history(running)).map(({ action }: { action: string }) => action)).toEqual([
       "delete-policy",
       "create-policy",
@@ -69,7 +72,7 @@ describe("a gateway that answers what another one was asked", () => {
     const { id } = await asked.next("counter");
     const limits = (remaining: number) => [{ name: "default", capacity: 1, remaining, resetAfterUs: 0 }];
     for (const guess of [id, idOfLiar]) liar.say({ type: "counter", id: guess, limits: limits(1) });
-    await sleep(100);
+    await liar.untilHeard();
     asked.say({ type: "counter", id, limits: limits(0) });
     expect((await answer).body.gateways).toMatchObject([
       { id: "asked", state: "done", limits: [{ remaining: 0 }] },
@@ -134,13 +137,13 @@ describe("a database that was restored from a backup made before there were proo
     const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "default", role: "owner" } }))
       .body;
     expect((await running.call("POST", "/epoch", { token })).status).toBe(403);
-    const begun = running.call("POST", "/epoch?wait=5s");
+    const begun = running.call("POST", "/epoch?wait=30s");
     const snapshot = await gateway.next("snapshot");
     expect(snapshot.epoch).not.toBe(epoch);
     gateway.apply(snapshot);
     expect((await begun).body).toEqual({ revision: 2, applied: { gateways: 1, acked: 1, refused: 0 } });
     expect((await history(running))[0]).toMatchObject({ action: "begin-epoch", who: "environment" });
-    await vi.waitFor(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
+    await untilPasses(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
   });
 });
 
@@ -178,7 +181,7 @@ describe("gateways that have left", () => {
       gateway.socket.close();
       await gateway.closed;
     }
-    await vi.waitFor(() => expect(running.app.fleet.links()).toHaveLength(0));
+    await untilPasses(() => expect(running.app.fleet.links()).toHaveLength(0));
     globalThis.gc?.();
     const mb = (process.memoryUsage().heapUsed - before) / 1e6;
     console.log(`400 gateways that came, told 30 KB each and left: ${mb.toFixed(0)} MB`);

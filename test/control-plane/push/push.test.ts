@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { protocolVersion, type Snapshot, snapshotFormat } from "@sluice/limiter/protocol/push-messages.ts";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
 import {
@@ -14,6 +14,7 @@ import {
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway, openSocket } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 /** The message that tells a gateway how many there are. */
 const fleet = { type: "fleet", takesActivity: true, protocol: protocolVersion } as const;
@@ -29,7 +30,7 @@ describe("the push socket", () => {
     await expect(openSocket(url, { headers })).rejects.toThrow(`Unexpected server response: ${status}`);
     // A refused socket that stayed open would be a leak that anybody could cause.
     const connections = promisify(app.server.getConnections.bind(app.server));
-    await vi.waitFor(async () => expect(await connections()).toBe(0));
+    await untilPasses(async () => expect(await connections()).toBe(0));
   });
 
   it("logs refusals once a minute for an address and a reason, without the token", async () => {
@@ -46,7 +47,7 @@ describe("the push socket", () => {
     await refused({ authorization: `Bearer ${adminToken}` });
     nowMs += 60_000;
     await refused({ authorization: "Bearer sluice_gw_guess" });
-    await vi.waitFor(() => expect(lines).toHaveLength(4));
+    await untilPasses(() => expect(lines).toHaveLength(4));
     const msg =
       "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with";
     expect(lines).toMatchObject([
@@ -68,7 +69,7 @@ describe("the push socket", () => {
     const first = await connectGateway(running, "g1", held);
     await first.next("snapshot");
     first.socket.terminate();
-    await vi.waitFor(() => expect(lines).toHaveLength(1));
+    await untilPasses(() => expect(lines).toHaveLength(1));
     const second = await connectGateway(running, "g1", held);
     await second.next("snapshot");
     // A gateway that says goodbye, as on a reload of nginx, is not lost.
@@ -93,7 +94,7 @@ describe("the push socket", () => {
     expect((await put("untold", "cluster")).body).not.toHaveProperty("warnings");
     gateways[0]?.say({ type: "status", counters: {}, redis: { state: "unused", sinceSeconds: 1 } });
     gateways[1]?.say({ type: "status", counters: {} });
-    const warned = await vi.waitFor(async () => {
+    const warned = await untilPasses(async () => {
       const { body } = await put(`told-${Math.random()}`.replace(".", "-"), "cluster");
       expect(body.warnings).toBeDefined();
       return body.warnings;
@@ -171,7 +172,7 @@ describe("the push socket", () => {
     );
     for (const i of many) await running.call("PUT", books, { body: perSecond(i + 1) });
     gateway.socket.resume();
-    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }), 60_000);
+    await untilPasses(() => expect(gateway.received.at(-1)).toMatchObject({ type: "snapshot", revision: 200 }));
     const revisions = gateway.received.flatMap((message) => (message.type === "snapshot" ? [message.revision] : []));
     expect(revisions).toEqual([...revisions].sort((a, b) => a - b));
   });
@@ -219,7 +220,7 @@ describe("the push socket", () => {
     const problems = Array.from({ length: 5_000 }, (_, i) => ({ path: `${i}`, expected: "less", got: "more" }));
     problems[0] = { path: "é".repeat(5_000), expected: "less", got: "more" };
     gateway.say({ type: "refused", epoch, revision, problems });
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const { refused } = (await running.call("GET", "/gateways")).body.gateways[0];
       expect(refused.errors).toHaveLength(21);
       expect(refused.errors[0].path).toBe(`${"é".repeat(250)}…`);
@@ -280,7 +281,7 @@ describe("?wait", () => {
     const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond }).finally(() => (answered = true));
     good.apply(await good.next("snapshot"));
     const { epoch, revision } = await picky.next("snapshot");
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const { gateways } = (await running.call("GET", "/gateways")).body;
       expect(gateways[0]).toMatchObject({ id: "good", revision: 1, lag: 0 });
     });
@@ -343,7 +344,7 @@ describe("GET /gateways", () => {
     const problems = [{ path: "limits", expected: "fewer", got: "a list of 1" }];
     gateway.say({ type: "refused", epoch, revision, problems });
     gateway.say({ type: "status", counters: { allowed: 7, refused: 2 } });
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const { body } = await running.call("GET", "/gateways");
       expect(body).toEqual({
         revision: 1,
@@ -371,7 +372,7 @@ describe("GET /gateways", () => {
     });
     await running.call("PUT", books, { body: perSecond(2) });
     gateway.apply(await gateway.next("snapshot"));
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const { body } = await running.call("GET", "/gateways");
       expect(body.gateways[0]).toMatchObject({ revision: 2, lag: 0, refused: null });
     });
@@ -391,7 +392,7 @@ describe("GET /gateways", () => {
     const gateway = await connectGateway(running, "g1");
     await gateway.next("fleet");
     gateway.socket.terminate();
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const { gateways } = (await running.call("GET", "/gateways")).body;
       expect(gateways).toMatchObject([{ id: "g1", connected: false, disconnectedAt: "2026-01-01T00:00:00.000Z" }]);
     });
@@ -408,7 +409,7 @@ describe("GET /gateways", () => {
     gateway.say({ type: "refused", epoch, revision, problems: [] });
     await running.call("PUT", books, { body: onePerSecond });
     await gateway.next("snapshot");
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       const lines = (await running.call("GET", "metrics")).body.split("\n");
       expect(lines).toContain("sluice_control_revision 1");
       expect(lines).toContain("sluice_control_gateways_connected 1");
@@ -497,7 +498,7 @@ describe("a database that was rolled back", () => {
     const gateway = await connectGateway(running, "g1", held);
     let answered = false;
     const put = running.call("PUT", `${books}?wait=60s`, { body: perSecond(5) }).finally(() => (answered = true));
-    await vi.waitFor(() => {
+    await untilPasses(() => {
       const newest = gateway.received.findLast((message) => message.type === "snapshot");
       expect(newest).toMatchObject({ policies: [{ document: perSecond(5) }] });
     });
@@ -510,13 +511,13 @@ describe("a database that was rolled back", () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
     for (const quota of [1, 2, 3]) await running.call("PUT", books, { body: perSecond(quota) });
-    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ revision: 3 }));
+    await untilPasses(() => expect(gateway.received.at(-1)).toMatchObject({ revision: 3 }));
     const { epoch } = running.app.publisher.current;
     const database = new DatabaseSync(join(running.dataDir, "sluice.db"));
     database.exec("delete from revisions where number > 1; update meta set revision = 1");
     database.close();
     await running.call("PUT", books, { body: perSecond(4) });
-    await vi.waitFor(() => expect(gateway.received.at(-1)).toMatchObject({ policies: [{ document: perSecond(4) }] }));
+    await untilPasses(() => expect(gateway.received.at(-1)).toMatchObject({ policies: [{ document: perSecond(4) }] }));
     expect(running.app.publisher.current.epoch).not.toBe(epoch);
   });
 
@@ -534,7 +535,7 @@ describe("a database that was rolled back", () => {
     expect(control.app.publisher.current.revision).toBe(0);
     const gateway = await connectGateway(control, "g1", { epoch, revision: 1 });
     await gateway.next("fleet");
-    await vi.waitFor(() => expect(control.app.publisher.current).toMatchObject({ epoch, revision: 1 }));
+    await untilPasses(() => expect(control.app.publisher.current).toMatchObject({ epoch, revision: 1 }));
     expect((await control.call("GET", "/revisions")).body.revisions).toHaveLength(1);
   });
 });

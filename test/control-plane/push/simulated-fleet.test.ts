@@ -1,6 +1,6 @@
 // Many gateways at one control plane, whatever their protocol: after edits, every one of them has exactly what the database has.
 
-import { expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { SimulatedGateway } from "../../fixtures/clients/simulated-gateway.ts";
 import {
   gatewayToken,
@@ -9,6 +9,7 @@ import {
   sharedControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const running = sharedControlPlane();
 
@@ -35,7 +36,7 @@ it("edits reach every gateway, and a gateway that comes again gets only what it 
   const gateways = await fleet(running(), 40);
   // Both know deltas.
   const [, late, , complete] = gateways as [SimulatedGateway, SimulatedGateway, SimulatedGateway, SimulatedGateway];
-  await vi.waitFor(() => expect(gateways.every(({ entries }) => entries.size === 20)).toBe(true), 10_000);
+  await untilPasses(() => expect(gateways.every(({ entries }) => entries.size === 20)).toBe(true));
   late.hangUp();
   let revision = 0;
   for (let i = 0; i < 30; i++) revision = await put(`p${i % 7}`, 100 + i);
@@ -43,7 +44,7 @@ it("edits reach every gateway, and a gateway that comes again gets only what it 
   revision = removed.body.revision;
   await late.connect();
   const have = (wanted: number) => gateways.every(({ held }) => held.revision === wanted);
-  await vi.waitFor(() => expect(have(revision)).toBe(true), 10_000);
+  await untilPasses(() => expect(have(revision)).toBe(true));
 
   const listed = await running().call("GET", "/apps/default/policies?limit=100");
   const expected = new Map<string, unknown>(
@@ -65,6 +66,6 @@ it("edits reach every gateway, and a gateway that comes again gets only what it 
   complete.hangUp();
   await complete.connect();
   await put("p1", 7_000);
-  await vi.waitFor(() => expect(have(revision + 1)).toBe(true), 10_000);
+  await untilPasses(() => expect(have(revision + 1)).toBe(true));
   expect(received()).toBe(before + 1);
 });

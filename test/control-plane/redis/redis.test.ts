@@ -20,8 +20,9 @@ import { Program } from "../../fixtures/servers/program.ts";
 import { RedisCluster } from "../../fixtures/servers/redis-cluster.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../../fixtures/servers/redis-sentinel.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+
 import { beside, onFinished } from "../../fixtures/side-by-side.ts";
+import { until } from "../../fixtures/until.ts";
 
 let sha1s: string[];
 beforeAll(async () => {
@@ -31,8 +32,8 @@ beforeAll(async () => {
 
 const hasScripts = (replies: unknown) => (replies as number[]).every((one) => one === 1);
 const state = async (control: Running) => (await control.call("GET", "readyz")).body.redis;
-const untilRedis = (control: Running, expected: string, withinMs = 15_000) =>
-  until(`Redis is ${expected}`, withinMs, async () => (await state(control)) === expected);
+const untilRedis = (control: Running, expected: string) =>
+  until(`Redis is ${expected}`, async () => (await state(control)) === expected);
 const books = {
   scope: "cluster",
   key: ["header:x-user"],
@@ -166,7 +167,7 @@ describe("one Redis", () => {
     const gateway = await connectGateway(control, "g1");
     await connectGateway(control, "g2");
     gateway.say({ type: "status", counters: {}, redis: { state: "failing", sinceSeconds: 1_800_000_000 } });
-    await until("the report has arrived", 5_000, async () => {
+    await until("the report has arrived", async () => {
       const { gateways } = (await control.call("GET", "/gateways")).body;
       return gateways[0]?.redis?.state === "failing";
     });
@@ -352,6 +353,7 @@ describe.concurrent("one Redis that is watched", () => {
     EventEmitter.defaultMaxListeners = 3;
     const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://few:s3cret@127.0.0.1:${server.port}` });
     await untilRedis(control, "failing");
+    // Each try to connect might warn. A busy machine only tries less often.
     await sleep(4_000);
     expect(warnings).toEqual([]);
   });
@@ -371,7 +373,7 @@ describe.concurrent("one Redis that is watched", () => {
       });
       await control.call("PUT", "/apps/default/policies/books", { body: books });
       const isLeftAlone = async () => {
-        await until("the reason is told", 15_000, async () =>
+        await until("the reason is told", async () =>
           error.test((await control.call("GET", "/gateways")).body.redis.error),
         );
         const key = "sluice:s3:{default:books:1:ann}:default:fixed-window:31622400000000";
@@ -380,7 +382,6 @@ describe.concurrent("one Redis that is watched", () => {
           for (let i = 0; i < 10; i++) {
             const { status } = await control.call(method, "/apps/default/counters?policy=books&key=ann");
             expect(status).toBe(503);
-            await sleep(20);
           }
         }
         expect(await state(control)).toBe("failing");
@@ -410,6 +411,7 @@ describe.concurrent("one Redis that is watched", () => {
     const { port } = server.address() as AddressInfo;
     const control = await startControlPlane({ SLUICE_REDIS_URL: `redis://:s3cret@127.0.0.1:${port}/1` });
     await untilRedis(control, "failing");
+    // Whatever it sent would come soon after. A busy machine only sends less.
     await sleep(1_500);
     expect([...asked]).toEqual(["auth", "select"]);
     expect((await control.call("GET", "/gateways")).body.redis.error).toBe("Command timed out");
@@ -434,14 +436,13 @@ beside(
     await worksFor(control, keys);
 
     await first.stop("SIGKILL");
-    await until("the replica has taken over and has the scripts", 40_000, async () => {
+    await until("the replica has taken over and has the scripts", async () => {
       const role = (await replica.command("ROLE")) as string[];
       return role[0] === "master" && hasScripts(await replica.command("SCRIPT", "EXISTS", ...sha1s));
     });
-    await untilRedis(control, "ok", 30_000);
+    await untilRedis(control, "ok");
     await worksFor(control, keys);
   },
-  120_000,
 );
 
 beside.each([["yes"], ["no"]])(
@@ -453,7 +454,7 @@ beside.each([["yes"], ["no"]])(
     const control = await startControlPlane({ SLUICE_REDIS_URL: cluster.url() });
     const reason = async () => (await control.call("GET", "/gateways")).body.redis.error;
     const untilReason = (expected: RegExp) =>
-      until(`the reason is ${expected}`, 15_000, async () => expected.test((await reason()) ?? ""));
+      until(`the reason is ${expected}`, async () => expected.test((await reason()) ?? ""));
     await untilRedis(control, "ok");
     for (const node of cluster.nodes) await node.command("CLUSTER", "DELSLOTS", "0");
     await untilReason(
@@ -465,63 +466,54 @@ beside.each([["yes"], ["no"]])(
     await third.stop("SIGKILL");
     await untilRedis(control, "failing");
     const gone = `127.0.0.1:${third.port}: connect ECONNREFUSED 127.0.0.1:${third.port}`;
+    // It tries again and again. A busy machine only tries less often.
     for (let i = 0; i < 50; i++) {
       expect(await reason()).toBe(gone);
       await sleep(100);
     }
     expect((await control.call("GET", "metrics")).body).toMatch(/^sluice_control_redis_up 0$/m);
     await third.start();
-    await untilRedis(control, "ok", 30_000);
+    await untilRedis(control, "ok");
   },
-  120_000,
 );
 
-beside(
-  "with Sentinel, the new primary has the scripts, with the documented rights",
-  async () => {
-    const redis = await RedisSentinel.start([
-      "sluice-control",
-      "on",
-      ">s3cret",
-      ...rightsOf("control plane, Sentinel"),
-    ]);
-    onFinished(() => redis.stop());
-    const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
-    const urlOf = (database: number) =>
-      `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
-    const dead = `127.0.0.1:${await freePort()}`;
-    const failing: [url: string, reason: RegExp][] = [
-      [urlOf(99), /^select: ERR DB index is out of range/],
-      [
-        urlOf(1).replace(/\?.*/, ""),
-        /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
-      ],
-      [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
-      [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
-      [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
-      [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
-    ];
-    await Promise.all(
-      failing.map(async ([url, reason]) => {
-        const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
-        await untilRedis(elsewhere, "failing");
-        expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
-        await elsewhere.stop();
-      }),
-    );
-    const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
-    await untilRedis(control, "ok");
-    await control.call("PUT", "/apps/default/policies/books", { body: books });
-    await worksFor(control, ["ann"]);
-    const [sentinel] = redis.sentinels.map(({ port }) => port) as [number];
-    const former = await redis.primaryOf(sentinel);
-    await redis.kill(former);
-    await untilRedis(control, "failing");
-    await until("there is another primary", 40_000, async () => (await redis.primaryOf(sentinel)) !== former);
-    await untilRedis(control, "ok", 30_000);
-    const now = await redis.primaryOf(sentinel);
-    expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
-    await worksFor(control, ["ann"]);
-  },
-  120_000,
-);
+beside("with Sentinel, the new primary has the scripts, with the documented rights", async () => {
+  const redis = await RedisSentinel.start(["sluice-control", "on", ">s3cret", ...rightsOf("control plane, Sentinel")]);
+  onFinished(() => redis.stop());
+  const hosts = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");
+  const urlOf = (database: number) =>
+    `redis+sentinel://sluice-control:s3cret@${hosts}/${primaryName}/${database}?sentinel=:${sentinelPassword}`;
+  const dead = `127.0.0.1:${await freePort()}`;
+  const failing: [url: string, reason: RegExp][] = [
+    [urlOf(99), /^select: ERR DB index is out of range/],
+    [
+      urlOf(1).replace(/\?.*/, ""),
+      /^sentinel: NOAUTH Authentication required. \(SLUICE_REDIS_URL has it behind the name/,
+    ],
+    [urlOf(1).replace(`/${primaryName}/`, "/other/"), /^the sentinels know no primary of this name$/],
+    [urlOf(1).replace(hosts, dead), /^no sentinel can be reached$/],
+    [urlOf(1).replace(hosts, `127.0.0.1:${redis.servers[0]?.port}`), /^sentinel: WRONGPASS/],
+    [urlOf(1).replace("s3cret", "another"), /^WRONGPASS/],
+  ];
+  await Promise.all(
+    failing.map(async ([url, reason]) => {
+      const elsewhere = await startControlPlane({ SLUICE_REDIS_URL: url });
+      await untilRedis(elsewhere, "failing");
+      expect((await elsewhere.call("GET", "/gateways")).body.redis.error).toMatch(reason);
+      await elsewhere.stop();
+    }),
+  );
+  const control = await startControlPlane({ SLUICE_REDIS_URL: urlOf(1) });
+  await untilRedis(control, "ok");
+  await control.call("PUT", "/apps/default/policies/books", { body: books });
+  await worksFor(control, ["ann"]);
+  const [sentinel] = redis.sentinels.map(({ port }) => port) as [number];
+  const former = await redis.primaryOf(sentinel);
+  await redis.kill(former);
+  await untilRedis(control, "failing");
+  await until("there is another primary", async () => (await redis.primaryOf(sentinel)) !== former);
+  await untilRedis(control, "ok");
+  const now = await redis.primaryOf(sentinel);
+  expect(hasScripts(await redis.command(now, "SCRIPT", "EXISTS", ...sha1s))).toBe(true);
+  await worksFor(control, ["ann"]);
+});

@@ -2,7 +2,6 @@
 
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { requireGatewayBuild } from "../../../launch/gateway-build.ts";
@@ -11,7 +10,7 @@ import { type Running, startControlPlane } from "../../fixtures/servers/control-
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const hourly = { name: "hourly", algorithm: "fixed-window", quota: 10, window: "1h" };
 const bucket = { name: "bucket", algorithm: "token-bucket", quota: 5, window: "366d", burst: 20 };
@@ -44,7 +43,7 @@ async function start(policies: Record<string, object>, environment: Record<strin
 }
 
 const ready = (control: Running) =>
-  until("Redis answers the control plane", 10_000, async () => {
+  until("Redis answers the control plane", async () => {
     const { body } = await control.call("GET", "readyz");
     return body.redis === "ok";
   });
@@ -299,7 +298,7 @@ describe("on gateways", () => {
     // Replies that come too late are dropped, and break nothing.
     silent.say({ type: "counter", id: 3, limits: [reading] });
     silent.say({ type: "counter", id: 999, limits: [reading] });
-    await sleep(50);
+    await silent.untilHeard();
     expect(silent.socket.readyState).toBe(silent.socket.OPEN);
   });
 

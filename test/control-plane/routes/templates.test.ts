@@ -250,7 +250,7 @@ describe("a policy that uses a template", () => {
   });
 });
 
-describe("an editor who changes the template of very many policies", { timeout: 60_000 }, () => {
+describe("an editor who changes the template of very many policies", () => {
   // The database has no part in this.
   it.skipIf(testDatabaseKind !== undefined)(
     "is answered with the first hundred faults, and keeps nobody from being answered",

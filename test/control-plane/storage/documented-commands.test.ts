@@ -127,5 +127,5 @@ describe("docs/operations.md's commands work", () => {
     await runCommands(own, project, { SLUICE_DATA_DIR, NEW_DATABASE_URL, HOME: target });
     const moved = await startControlPlane({ SLUICE_DATA_DIR: target });
     expect((await moved.call("GET", "/apps/default/policies")).body.policies).toMatchObject([{ name: "books" }]);
-  }, 240_000);
+  });
 });

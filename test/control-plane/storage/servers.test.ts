@@ -2,7 +2,7 @@
 // projects "on mariadb" and "on postgres" (vitest.config.ts).
 
 import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   adminToken,
   onePerSecond,
@@ -14,6 +14,7 @@ import {
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 import { serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
@@ -41,41 +42,38 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     }
   });
 
-  it("a change by one reaches the gateways of the other within a second, and ?wait counts all gateways", async () => {
+  it("a change by one reaches the gateways of the other, and ?wait counts all gateways", async () => {
     const [one, other] = await two();
     const here = await connectGateway(one, "here");
     const there = await connectGateway(other, "there");
     for (const gateway of [here, there]) gateway.apply(await gateway.next("snapshot"));
     // Both gateways learn that they are two.
-    await vi.waitFor(() => {
+    await untilPasses(() => {
       for (const { received } of [here, there])
         expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true, protocol: protocolVersion });
     });
 
-    const beganMs = performance.now();
-    const put = one.call("PUT", "/apps/default/policies/books?wait=5s", { body: onePerSecond });
+    const put = one.call("PUT", "/apps/default/policies/books?wait=30s", { body: onePerSecond });
     here.apply(await here.next("snapshot"));
     const pushed = await there.next("snapshot");
-    expect(performance.now() - beganMs).toBeLessThan(1_000);
     there.apply(pushed);
     expect((await put).body).toEqual({ revision: 1, applied: { gateways: 2, acked: 2, refused: 0 } });
-    expect(performance.now() - beganMs).toBeLessThan(2_000);
     for (const plane of [one, other]) {
       // One control plane learns of what the other's gateways do twice a second at least.
-      await vi.waitFor(async () => {
+      await untilPasses(async () => {
         const { body } = await plane.call("GET", "/gateways");
         expect(body.connected).toBe(2);
         expect(body.gateways).toMatchObject([
           { id: "here", connected: true, revision: 1 },
           { id: "there", connected: true, revision: 1 },
         ]);
-      }, 2_000);
+      });
     }
 
     // Its gateways count until they may have come to another one.
     await other.stop();
     expect((await one.call("GET", "/gateways")).body.connected).toBe(2);
-    await vi.waitFor(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1), 8_000);
+    await untilPasses(async () => expect((await one.call("GET", "/gateways")).body.connected).toBe(1));
   });
 
   it("what gateways report to one is shown by all, however their clocks differ, and once after a restart", async () => {
@@ -109,7 +107,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
       });
     }
     for (const plane of [one, other]) {
-      await vi.waitFor(async () => expect(await shown(plane)).toBe("7 7"), { timeout: 10_000, interval: 100 });
+      await untilPasses(async () => expect(await shown(plane)).toBe("7 7"));
     }
     await one.stop();
     const again = await startControlPlane({ SLUICE_DATABASE_URL });
@@ -140,16 +138,16 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     expect(gateway.socket.readyState).toBe(gateway.socket.OPEN);
 
     await own.start();
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       expect((await plane.call("PUT", "/apps/default/policies/books", { body: onePerSecond })).status).toBeLessThan(
         300,
       );
-    }, 10_000);
+    });
     expect((await gateway.next("snapshot")).revision).toBe(1);
     // What the database answered holds for half a second.
-    await vi.waitFor(async () => {
+    await untilPasses(async () => {
       expect((await plane.call("GET", "readyz")).body).toMatchObject({ status: "ok", storage: "ok" });
-    }, 10_000);
+    });
   });
 
   it("a start waits for a database that starts later, and says so", async () => {
@@ -160,7 +158,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     const starting = await ServedProcess.start({ SLUICE_DATABASE_URL }, /^sluice: waiting for the database/m);
     expect(starting.url).toBe("");
     await own.start();
-    await vi.waitFor(() => expect(starting.url).not.toBe(""), 20_000);
+    await untilPasses(() => expect(starting.url).not.toBe(""));
     expect((await send(starting.url, "GET", "/apps", { token: adminToken })).status).toBe(200);
   });
 

@@ -15,6 +15,7 @@ import {
   startControlPlane,
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 interface Texts {
   texts: { text: string };
@@ -97,16 +98,11 @@ describe("another program that holds the lock of the SQLite file", () => {
     await put(control, "first");
     const other = lock(control);
     const changes = Promise.all(["a", "b", "c"].map((name) => put(control, name)));
-    let longestMs = 0;
-    for (let i = 0; i < 20; i++) {
-      const startedAtMs = performance.now();
+    // If SQLite itself waited for the lock, these were answered when the changes have failed.
+    for (let i = 0; i < 5; i++) {
       expect((await control.call("GET", "/apps/default/policies/first")).status).toBe(200);
       expect((await control.call("GET", "readyz")).status).toBe(200);
-      longestMs = Math.max(longestMs, performance.now() - startedAtMs);
-      await sleep(50);
     }
-    // When SQLite itself waited for the lock, this took as long as the lock was held.
-    expect(longestMs).toBeLessThan(1_500);
     other.exec("rollback");
     expect((await changes).map(({ status }) => status)).toEqual([201, 201, 201]);
   });
@@ -115,15 +111,16 @@ describe("another program that holds the lock of the SQLite file", () => {
     const control = await startControlPlane();
     const other = lock(control);
     const startedAtMs = performance.now();
-    const answers = await Promise.all(["a", "b", "c", "d"].map((name) => put(control, name)));
+    const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => put(control, `p${i}`)));
     for (const { status, body, headers } of answers) {
       expect([status, body.code, headers.get("retry-after")]).toEqual([503, "database-busy", "1"]);
     }
-    expect(performance.now() - startedAtMs).toBeLessThan(9_000);
+    // One after the other, they took a minute.
+    expect(performance.now() - startedAtMs).toBeLessThan(50_000);
     other.exec("rollback");
     expect((await control.call("GET", "/apps/default/policies")).body.policies).toEqual([]);
     expect((await put(control, "a")).status).toBe(201);
-  }, 20_000);
+  });
 
   it("does not keep a control plane from starting", async () => {
     const control = await startControlPlane();
@@ -156,12 +153,10 @@ it("copies what changes have logged into the file when nobody changes anything, 
       .values({ text: `${n}` })
       .execute();
   const copied = () => new DatabaseSync(`file:${path}?immutable=1`, { readOnly: true });
-  await expect
-    .poll(() => {
-      const file = copied();
-      const { count } = file.prepare("select count(*) as count from texts").get() as { count: number };
-      file.close();
-      return count;
-    })
-    .toBe(16);
+  await untilPasses(() => {
+    const file = copied();
+    const { count } = file.prepare("select count(*) as count from texts").get() as { count: number };
+    file.close();
+    expect(count).toBe(16);
+  });
 });

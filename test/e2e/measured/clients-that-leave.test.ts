@@ -7,7 +7,8 @@ import { ask } from "../../fixtures/clients/requests.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../../fixtures/servers/system.ts";
+import { childrenOf } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const deadlineMs = 1000;
 
@@ -51,7 +52,7 @@ beforeAll(async () => {
   // After these requests, Redis knows the scripts.
   for (const name of ["alone", "together"]) {
     await ask(`${gateway.url}/${name}`);
-    await until("the slot is back", 2000, async () => (await slotsHeld(name)) === 0);
+    await until("the slot is back", async () => (await slotsHeld(name)) === 0);
   }
   // By now no request is under way.
   await sleep(200);
@@ -96,8 +97,8 @@ it("frees the slot of a client that left while its request was sent to Redis by 
   client.destroy();
   await sleep(100);
   redis.goOn();
-  await until("Redis has run the script", 2000, async () => (await scriptCalls()) > before);
-  await until("the slot is back", 2000, async () => (await slotsHeld("alone")) === 0);
+  await until("Redis has run the script", async () => (await scriptCalls()) > before);
+  await until("the slot is back", async () => (await slotsHeld("alone")) === 0);
 });
 
 it("frees the slots of clients that left at the moment when the reply came", async () => {
@@ -106,12 +107,12 @@ it("frees the slots of clients that left at the moment when the reply came", asy
   // When nginx goes on, both events wait for it: first the reply, then the client's leaving.
   process.kill(worker, "SIGSTOP");
   redis.goOn();
-  await until("Redis has replied", 2000, async () => (await slotsHeld("together")) > 0);
+  await until("Redis has replied", async () => (await slotsHeld("together")) > 0);
   first.destroy();
   second.destroy();
   await sleep(100);
   process.kill(worker, "SIGCONT");
-  await until("the slots are back", 2000, async () => (await slotsHeld("together")) === 0);
+  await until("the slots are back", async () => (await slotsHeld("together")) === 0);
 });
 
 it("takes Redis' decision when its reply came while the worker was busy for longer than the deadline", async () => {

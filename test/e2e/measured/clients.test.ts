@@ -10,7 +10,8 @@ import type { Driver, Result } from "../../clients/driver.ts";
 import { Drivers } from "../../clients/drivers.ts";
 import { ask } from "../../fixtures/clients/requests.ts";
 import { type Admission, mostWithin } from "../../fixtures/measures/bound.ts";
-import { System, until } from "../../fixtures/servers/system.ts";
+import { System } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const takesPerSecond = 400;
 const burst = 40;
@@ -162,7 +163,7 @@ describe.each(clients)("the client in $language", ({ language, driver }) => {
     expect(sources).toEqual(["gateway"]);
     expect(calls).toBeGreaterThan(1.5 * admitted.length);
     // Workers write their metrics a little later.
-    await until("the gateways have counted as many as were told that it is their turn", 10_000, async () => {
+    await until("the gateways have counted as many as were told that it is their turn", async () => {
       return (await decisions(policy, "allowed")) >= admitted.length;
     });
     await sleep(1_000);

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../../fixtures/clients/requests.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const requests = 1000;
 /** Each sends fifty requests, with departures far enough apart that a busy machine's delays do not blur them. */
@@ -108,12 +108,12 @@ describe("a thousand requests that wait, as many as may", () => {
   it("leave their places to others when their clients go away", async () => {
     // More than a thousand are sent, because a hundred depart each second.
     const leaving = sendToCrowd(requests + 300);
-    await until("the line is full", 10_000, () => statuses.includes(503));
-    await until("all have come", 10_000, async () => (await number("/connections")) < requests + 10);
+    await until("the line is full", () => statuses.includes(503));
+    await until("all have come", async () => (await number("/connections")) < requests + 10);
     const refused = statuses.filter((status) => status === 503).length;
     expect(refused).toBeLessThanOrEqual(300);
     for (const request of leaving) request.destroy();
-    await until("they have gone", 10_000, async () => (await number("/connections")) < 5);
+    await until("they have gone", async () => (await number("/connections")) < 5);
     statuses.length = 0;
     const departedBefore = await number("/departed");
     await sleep(100);
@@ -121,7 +121,7 @@ describe("a thousand requests that wait, as many as may", () => {
     expect(await number("/departed")).toBe(departedBefore);
     const sentAtMs = performance.now();
     const next = sendToCrowd(50);
-    await until("all have been answered", 20_000, () => statuses.length === next.length);
+    await until("all have been answered", () => statuses.length === next.length);
     expect(new Set(statuses)).toEqual(new Set([200]));
     // The new requests do not wait behind those that left, whose turns would take ten seconds.
     expect(performance.now() - sentAtMs).toBeLessThan(9_000);
@@ -148,7 +148,7 @@ it("a thousand requests at once, of twenty clients that may have 20/s each, depa
   arrivals.length = 0;
   const sentAtMs = performance.now();
   const answered = send(requests);
-  await until("they wait", 10_000, async () => (await number("/connections")) > requests / 2);
+  await until("they wait", async () => (await number("/connections")) > requests / 2);
   const others: number[] = [];
   const late: number[] = [];
   while (arrivals.length < 0.9 * requests) {
@@ -188,7 +188,7 @@ it("a thousand requests at once, of twenty clients that may have 20/s each, depa
   expect(percentile(others, 0.5)).toBeLessThan(50);
   expect(percentile(others, 0.99)).toBeLessThan(1_000);
 
-  const haveEnded = () => until("the connections have ended", 5_000, async () => (await number("/connections")) < 5);
+  const haveEnded = () => until("the connections have ended", async () => (await number("/connections")) < 5);
   // nginx keeps the memory that its first thousand requests at once took, for the next ones.
   await haveEnded();
   const [heapBefore, freeBefore] = [await heapBytes(), await freeBytes()];

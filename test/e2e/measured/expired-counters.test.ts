@@ -4,7 +4,7 @@ import { afterAll, expect, it } from "vitest";
 import { keysFrom, spray } from "../../fixtures/clients/key-spray.ts";
 import { ask } from "../../fixtures/clients/requests.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const dictBytes = 512 * 1024;
 const idleKeys = [...keysFrom("idle", 20)];
@@ -37,7 +37,7 @@ it("frees expired counters between idle ones, which stay, so that new keys have 
   }
   const freeBytes = () => gateway.metric("sluice_counters_free_bytes");
   expect(await freeBytes()).toBeLessThan(dictBytes / 4);
-  await until("what has expired is free", 10_000, async () => (await freeBytes()) >= dictBytes / 4);
+  await until("what has expired is free", async () => (await freeBytes()) >= dictBytes / 4);
   const overflowed = async () =>
     (await ask(`${gateway.privateUrl}/sluice/metrics`)).body.match(/^sluice_overflow_decisions.*/gm);
   const before = await overflowed();

@@ -7,7 +7,8 @@ import { check } from "../../fixtures/clients/check-api-client.ts";
 import { Load } from "../../fixtures/clients/load.ts";
 import { playVendor, Vendor, vendorPolicies } from "../../fixtures/documents/sms-vendor.ts";
 import { type Admission, mostAtOnce } from "../../fixtures/measures/bound.ts";
-import { System, until } from "../../fixtures/servers/system.ts";
+import { System } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const admittedOf = (load: Load): Admission[] => load.served.filter(({ status }) => status === 200);
 
@@ -44,7 +45,7 @@ describe.concurrent("a fleet", () => {
         ["userA_APIX"],
       );
       load.start();
-      await until("five were admitted", 20_000, () => admittedOf(load).length >= 5);
+      await until("five were admitted", () => admittedOf(load).length >= 5);
       await load.stop();
       expect(new Set(load.served.map(({ status }) => status))).toEqual(new Set([200, 429]));
       expect(mostAtOnce(admittedOf(load), 1)).toBeLessThanOrEqual(1);

@@ -4,7 +4,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask, askAtOnce } from "../../fixtures/clients/requests.ts";
-import { System, until } from "../../fixtures/servers/system.ts";
+import { System } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 let system: System;
 beforeAll(async () => {
@@ -42,7 +43,7 @@ describe("a Redis that is killed under load and comes back without its scripts a
     };
     const load = Promise.all([...urls("/restart"), ...urls("/restart")].map(offer));
     try {
-      await until("requests pass and are refused", 5000, () => statuses.size === 2);
+      await until("requests pass and are refused", () => statuses.size === 2);
       await system.redis?.stop("SIGKILL");
       const [one, other] = urls("/share") as [string, string];
       seen = {

@@ -9,7 +9,7 @@ import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { HeldService } from "../../fixtures/servers/held-service.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
 
 const dictBytes = 256 * 1024;
 /** The smallest counter takes 128 bytes. */
@@ -83,7 +83,7 @@ for (const workers of [1, 2]) {
           for (let i = 0; i < used; i++) held.push(statusOf("login-concurrency", key));
         }
       }
-      await until("the slots are used", 5000, () => service.running === held.length);
+      await until("the slots are used", () => service.running === held.length);
       service.holds = false;
       for (const algorithm of algorithms) {
         if (algorithm === "concurrency") continue;
@@ -114,7 +114,7 @@ for (const workers of [1, 2]) {
       for (const key of halfUsed) {
         for (let i = 0; i < 2; i++) held.push(statusOf("login-concurrency", key));
       }
-      await until("two more of three slots are had", 5000, () => service.running === held.length);
+      await until("two more of three slots are had", () => service.running === held.length);
       for (const key of halfUsed) expect(await statusOf("login-concurrency", key)).toBe(429);
       expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
       expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
@@ -127,7 +127,9 @@ for (const workers of [1, 2]) {
         return Object.fromEntries(samples.map(({ labels, value }) => [labels["result"], value]));
       };
       const positive = expect.toSatisfy((count: number) => count > 0);
-      await expect.poll(overflowDecisions, { timeout: 5000 }).toEqual({ allowed: positive, refused: positive });
+      await untilPasses(async () =>
+        expect(await overflowDecisions()).toEqual({ allowed: positive, refused: positive }),
+      );
       expect(gateway.log).not.toContain("undecided");
     });
 

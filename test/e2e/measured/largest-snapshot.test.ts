@@ -9,7 +9,7 @@ import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { PushServer } from "../../fixtures/servers/push-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const { totalBounds } = readConfiguration({});
 
@@ -23,7 +23,7 @@ beforeAll(async () => {
     policies: [],
     env: { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_GATEWAY_TOKEN: "t", SLUICE_GATEWAY_ID: "g" },
   });
-  await until("the gateway is connected", 20_000, () => server.socket !== undefined);
+  await until("the gateway is connected", () => server.socket !== undefined);
 });
 afterAll(async () => {
   await gateway?.stop();
@@ -79,10 +79,10 @@ it("takes the largest possible snapshots, one after another", { timeout: 360_000
     for (let from = 0; from < bytes.length; from += 65_536) {
       server.socket?.send(bytes.subarray(from, from + 65_536), { binary: false, fin: from + 65_536 >= bytes.length });
     }
-    await until("the snapshot has been sent", 60_000, () => server.socket?.bufferedAmount === 0);
+    await until("the snapshot has been sent", () => server.socket?.bufferedAmount === 0);
     // The next one is made while the gateway loads this one.
     if (revision < 5) next = await frameOf(revision + 1);
-    await until(`revision ${revision} is answered`, 60_000, () =>
+    await until(`revision ${revision} is answered`, () =>
       server.received.some((message) => message.revision === revision),
     );
     expect(server.received.at(-1)).toEqual({ type: "applied", epoch: "e", revision });

@@ -10,7 +10,8 @@ import { admitted, excess, load } from "../../fixtures/clients/steady-load.ts";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../../fixtures/servers/system.ts";
+import { childrenOf } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const perSecond = 150;
 
@@ -62,7 +63,7 @@ async function scriptCalls(): Promise<number> {
 
 /** Waits until idle units are returned: then each granted unit is spent, returned or expired, by the gateway's own metrics. */
 async function expectEveryUnitAccounted(gateway: LoneGateway): Promise<void> {
-  await until("no units are out", 5000, async () => (await gateway.metric("sluice_lease_units_out")) === 0);
+  await until("no units are out", async () => (await gateway.metric("sluice_lease_units_out")) === 0);
   const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
   const unitsOf = (state: string) =>
     Number(new RegExp(`^sluice_lease_units_total{state="${state}"} (\\S+)$`, "m").exec(body)?.[1]);

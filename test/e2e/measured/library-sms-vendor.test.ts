@@ -45,7 +45,7 @@ it("callers of another app take units of the same limit, and apps that are not n
   const tokens = await Promise.all(
     ["billing", "crm"].map(async (app) => {
       await system.api("PUT", `/apps/${app}`, { realm: {} });
-      const { body } = await system.api("POST", "/tokens?wait=10s", { name: `${app}-sends`, app, role: "caller" });
+      const { body } = await system.api("POST", "/tokens?wait=30s", { name: `${app}-sends`, app, role: "caller" });
       return { app, token: JSON.parse(body).token as string };
     }),
   );

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keysFrom, spray } from "../../fixtures/clients/key-spray.ts";
 import { ask } from "../../fixtures/clients/requests.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const perHeader = (name: string, quota: number) => ({
   name,
@@ -56,7 +56,7 @@ describe.concurrent("a gateway", () => {
   });
 
   it("finds the control plane by an address without a port", async () => {
-    await until("the log names the address", 5000, () => gateway.log.includes("ws://127.0.0.1:80/api/v1/push"));
+    await until("the log names the address", () => gateway.log.includes("ws://127.0.0.1:80/api/v1/push"));
   });
 
   it("answers HEAD like GET, without a body", async () => {
@@ -83,7 +83,7 @@ describe.concurrent("a gateway", () => {
       expect(headers["x-ratelimit-limit"]).toBeUndefined();
     }
     expect(gateway.log).toContain("shadow policy would have refused: default/shadow, key: header:x-key ");
-    await until("the metric counts them", 3000, async () =>
+    await until("the metric counts them", async () =>
       (await ask(`${gateway.privateUrl}/sluice/metrics`)).body.includes(
         'sluice_decisions_total{app="default",policy="shadow",result="shadow-refused"} 2',
       ),
@@ -105,11 +105,7 @@ describe.concurrent("a gateway", () => {
     const without = await timed();
     expect(without.remaining).toBe("7");
     expect(without.tookMs).toBeGreaterThan(500);
-    await until(
-      "the time-out is counted",
-      3000,
-      async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1,
-    );
+    await until("the time-out is counted", async () => (await gateway.metric("sluice_lock_timeouts_total")) === 1);
   });
 
   it("counts a key even if a flood has filled the memory with counters of another size", async () => {

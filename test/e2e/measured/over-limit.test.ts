@@ -7,7 +7,7 @@ import { ask } from "../../fixtures/clients/requests.ts";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 /** The service answers with its path and the mark that reached it. */
 const service = `
@@ -211,9 +211,7 @@ describe("degrade", () => {
   it("keeps the report of a policy in shadow mode", async () => {
     await twice("/reported");
     // The line is logged after the response was sent.
-    await until("it is reported", 2000, () =>
-      gateway.log.includes("shadow policy would have refused: default/reports"),
-    );
+    await until("it is reported", () => gateway.log.includes("shadow policy would have refused: default/reports"));
   });
 });
 
@@ -239,9 +237,9 @@ describe("delay", () => {
     expect(await status("/waits")).toBe(200);
     const gone = get(`${gateway.url}/waits`, { agent: false });
     gone.on("error", () => {});
-    await until("it holds its slot while it waits", 5000, async () => (await status("/slots")) === 429);
+    await until("it holds its slot while it waits", async () => (await status("/slots")) === 429);
     gone.destroy();
-    await until("its slot is free", 5000, async () => (await status("/slots")) === 200);
+    await until("its slot is free", async () => (await status("/slots")) === 200);
     expect([await status("/units"), await status("/units")]).toEqual([200, 429]);
   });
 });

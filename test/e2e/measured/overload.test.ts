@@ -9,8 +9,9 @@ import { mostAtOnce } from "../../fixtures/measures/bound.ts";
 import { readPrometheusText } from "../../fixtures/measures/prometheus-text.ts";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { System, until } from "../../fixtures/servers/system.ts";
+import { System } from "../../fixtures/servers/system.ts";
 import { TcpProxy } from "../../fixtures/servers/tcp-proxy.ts";
+import { until } from "../../fixtures/until.ts";
 
 /** Units a second, and units of the burst. */
 const quota = 100;
@@ -51,14 +52,14 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
 
     const slowFromMs = performance.now();
     proxy.delayMs = 60;
-    await until("both gateways are overloaded", 3000, async () => (await states()).every((state) => state === 1));
+    await until("both gateways are overloaded", async () => (await states()).every((state) => state === 1));
     const overloadedFromMs = performance.now();
     await sleep(slowSeconds * 1000 - (overloadedFromMs - slowFromMs));
     const quickFromMs = performance.now();
     proxy.delayMs = 0;
     const ready = await ask(`${system.gateways[0]?.privateUrl}/sluice/healthz`);
     expect(ready.status).toBe(200);
-    await until("both gateways have returned", 10_000, async () => (await states()).every((state) => state === 0));
+    await until("both gateways have returned", async () => (await states()).every((state) => state === 0));
     const returnedAtMs = performance.now();
     await sleep(2000);
     await load.stop();
@@ -91,4 +92,4 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     await proxy.refuse();
     await redis.stop("SIGKILL");
   }
-}, 60_000);
+});

@@ -8,7 +8,7 @@ import { rightsOf } from "../../fixtures/documents/documented-rights.ts";
 import type { Admission } from "../../fixtures/measures/bound.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { primaryName, RedisSentinel, sentinelPassword } from "../../fixtures/servers/redis-sentinel.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const user = ["sluice", "on", ">s3cret/", ...rightsOf("Sentinel")];
 
@@ -87,15 +87,11 @@ it("follows a failover as soon as the sentinels agree on it, without an error fr
         leased.push({ sentAtMs, answeredAtMs: performance.now() });
     }
   })();
-  await until("leases are had", 5000, () => leased.length > 100);
+  await until("leases are had", () => leased.length > 100);
   await redis.kill(primary);
   const successor = redis.servers.find(({ port }) => port !== primary)?.port as number;
   for (const { port } of redis.sentinels) {
-    await until(
-      "the sentinels agree on the other one",
-      30_000,
-      async () => (await redis.primaryOf(port)) === successor,
-    );
+    await until("the sentinels agree on the other one", async () => (await redis.primaryOf(port)) === successor);
   }
   const agreedAtMs = performance.now();
   // After eight decided answers in a row, every worker has found the new primary.
@@ -105,7 +101,7 @@ it("follows a failover as soon as the sentinels agree on it, without an error fr
   }
   const tookMs = performance.now() - agreedAtMs;
   const grants = await gateway.metric("sluice_lease_grants_total");
-  await until("leases are had of the new one", 3000, async () => {
+  await until("leases are had of the new one", async () => {
     return (await gateway.metric("sluice_lease_grants_total")) > grants + 5;
   });
   done = true;

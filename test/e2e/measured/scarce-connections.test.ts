@@ -7,7 +7,7 @@ import { ask } from "../../fixtures/clients/requests.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const connections = 64;
 
@@ -77,7 +77,7 @@ it("calls Redis again once it has a connection, though nginx dropped the timers 
   expect(gateway.log).toContain("could not create fake connection");
   letGo();
   await redis.start();
-  await until("Redis decides again", 3000, async () => {
+  await until("Redis decides again", async () => {
     const before = await scriptCalls();
     expect((await ask(`${gateway.url}/lone`)).status).toBe(404);
     return (await scriptCalls()) > before;

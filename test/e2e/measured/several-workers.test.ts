@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask, askAtOnce } from "../../fixtures/clients/requests.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { childrenOf } from "../../fixtures/servers/system.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const windowMs = 2000;
 const window = `${windowMs}ms`;
@@ -44,7 +45,7 @@ afterAll(() => gateway?.stop());
 describe("a gateway of four workers", () => {
   it("runs four workers", async () => {
     // The first one answers before the last one is there.
-    await expect.poll(() => childrenOf(gateway.pid)).toHaveLength(4);
+    await untilPasses(async () => expect(await childrenOf(gateway.pid)).toHaveLength(4));
   });
 
   it("limits a token bucket of 50/s, burst 50, to burst + rate × time, and admits nearly all of it", async () => {

@@ -9,8 +9,9 @@ import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { HeldService } from "../../fixtures/servers/held-service.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../../fixtures/servers/system.ts";
+import { childrenOf } from "../../fixtures/servers/system.ts";
 import { TcpProxy } from "../../fixtures/servers/tcp-proxy.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
 
 const shapes = { algorithm: "leaky-bucket", quota: 5, window: "1s", burst: 5 };
 /** The same limits once in shared memory and once in Redis. */
@@ -141,14 +142,14 @@ describe("concurrency", () => {
   it("of 3 runs three of ten, refuses seven, and takes new ones as those end", async () => {
     await atEach(slots, async (path) => {
       const first = Array.from({ length: 10 }, () => ask(gateway.url + path));
-      await until("three run", 5_000, () => service.runningAt(path) === 3);
+      await until("three run", () => service.runningAt(path) === 3);
       await sleep(100);
       expect(service.runningAt(path)).toBe(3);
       service.answerAt(path, 1);
-      await until("one has ended", 5_000, () => service.runningAt(path) === 2);
+      await until("one has ended", () => service.runningAt(path) === 2);
       await sleep(50);
       const next = [ask(gateway.url + path), ask(gateway.url + path)];
-      await until("another runs", 5_000, () => service.runningAt(path) === 3);
+      await until("another runs", () => service.runningAt(path) === 3);
       const refused = await ask(gateway.url + path);
       expect(refused.headers["ratelimit-policy"]).toBe('"default";q=3;qu="concurrent-requests"');
       expect(refused.headers["retry-after"]).toBe("1");
@@ -165,7 +166,7 @@ describe("concurrency", () => {
         const answer = fetch(gateway.url + path, { signal: controller.signal }).catch(() => undefined);
         return { controller, answer };
       });
-      await until("three run", 5_000, () => service.runningAt(path) === 3);
+      await until("three run", () => service.runningAt(path) === 3);
       for (const { controller } of leaving) controller.abort();
       await Promise.all(leaving.map(({ answer }) => answer));
       await sleep(100);
@@ -188,7 +189,7 @@ describe("concurrency", () => {
 
   it("renews the slot of a request that outlives the time to live, also when an old worker finishes it after a reload", async () => {
     const long = short.map((path) => ask(gateway.url + path));
-    await until("they run", 5_000, () => service.running === 2);
+    await until("they run", () => service.running === 2);
     const refusedFor = async (ms: number) => {
       const statuses = new Set<number>();
       const startedAtMs = performance.now();
@@ -202,19 +203,19 @@ describe("concurrency", () => {
     const former = childrenOf(gateway.pid);
     process.kill(gateway.pid, "SIGHUP");
     const workers = () => childrenOf(gateway.pid);
-    await until("others serve", 5_000, () => workers().filter((pid) => !former.includes(pid)).length === 2);
+    await until("others serve", () => workers().filter((pid) => !former.includes(pid)).length === 2);
     await refusedFor(1_500);
     expect(service.running).toBe(2);
     service.answer();
     expect(countStatuses(await Promise.all(long))).toEqual({ 200: 2 });
-    await until("the former generation has ended", 5_000, () => !workers().some((pid) => former.includes(pid)));
+    await until("the former generation has ended", () => !workers().some((pid) => former.includes(pid)));
     service.holds = false;
     for (const path of short) expect((await ask(gateway.url + path)).status).toBe(200);
   });
 
   it("frees the slots of a killed worker after their time to live", async () => {
     const lost = short.map((path) => ask(gateway.url + path).catch(() => undefined));
-    await until("they run", 5_000, () => service.running === 2);
+    await until("they run", () => service.running === 2);
     for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
     await Promise.all(lost);
     service.holds = false;
@@ -238,7 +239,7 @@ describe("three hundred slots of one worker at a Redis 40 ms away", () => {
   it("are renewed and freed in shared round trips, also at a Redis that has forgotten the script, and none is lost", async () => {
     const asked = (i: number) => ask(`${distant.url}/own-keys`, { headers: { "x-key": `${i}` } });
     const running = Array.from({ length: 300 }, (_, i) => asked(i));
-    await until("all run", 5_000, () => service.running === 300);
+    await until("all run", () => service.running === 300);
 
     // Longer than a slot lives.
     const further = [];
@@ -265,7 +266,7 @@ describe("three hundred slots of one worker at a Redis 40 ms away", () => {
     const keys = (await redis.command("KEYS", "*own-keys*")) as string[];
     expect(keys.length).toBe(300);
     const held = async () => (await redis.countsOf(keys)).filter((count) => (count ?? 0) > 0).length;
-    await expect.poll(held, { timeout: 10_000, interval: 20 }).toBe(0);
+    await untilPasses(async () => expect(await held()).toBe(0));
     // Freed one by one, they took twelve seconds.
     expect(performance.now() - endedAtMs).toBeLessThan(1_500);
     expect((await unknownScripts()) - unknownBefore).toBeGreaterThan(unknownRenewals);

@@ -11,7 +11,7 @@ import { ControlPlaneDouble } from "../../fixtures/servers/control-plane-double.
 import { freePort, freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { until } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 /** Units per second, and units of the burst. A share that started anew would admit one more second's worth. */
 const perSecond = 100;
@@ -62,7 +62,7 @@ describe("while Redis is unreachable,", () => {
       expect(statuses[503]).toBeGreaterThan(50);
       expect(statuses[429]).toBeUndefined();
       redis.goOn();
-      await until("Redis decides again", 3000, async () => (await ask(`${gateway?.url}/denied`)).status === admitted);
+      await until("Redis decides again", async () => (await ask(`${gateway?.url}/denied`)).status === admitted);
     } finally {
       redis.goOn();
       await gateway?.stop();
@@ -85,12 +85,8 @@ describe("while Redis is unreachable,", () => {
       await control.push([{ app: "default", document: policy("all", { limits: [limit] }) }], [], 2);
       const limitReported = async () => (await ask(`${gateway.url}/all`)).headers["x-ratelimit-limit"];
       const file = join(gateway.snapshotDir, "live-gateways");
-      await until(
-        "it is told of another gateway",
-        5000,
-        () => existsSync(file) && readFileSync(file, "utf8") === "2\n",
-      );
-      await until("the snapshot is stored", 5000, () => existsSync(join(gateway.snapshotDir, "policies.log")));
+      await until("it is told of another gateway", () => existsSync(file) && readFileSync(file, "utf8") === "2\n");
+      await until("the snapshot is stored", () => existsSync(join(gateway.snapshotDir, "policies.log")));
       await control.stop();
       await gateway.restart();
       expect(await limitReported()).toBe("5");

@@ -9,7 +9,8 @@ import { ask } from "../../fixtures/clients/requests.ts";
 import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
-import { childrenOf, until } from "../../fixtures/servers/system.ts";
+import { childrenOf } from "../../fixtures/servers/system.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
 
 /** Loading in one go takes 400 ms of CPU. A slice takes 1 ms, and the machine may have other things to do. */
 const mostSliceSeconds = 0.2;
@@ -86,7 +87,7 @@ it("loads 10,000 policies, and later edits of them, in slices", async () => {
 it("leaves the collector's settings to other Lua of the same nginx, except for some room", async () => {
   // After a load the collector goes round in steps of its own.
   const settings = async () => (await ask(`${gateway.url}/collector`)).body.split(" ").map(Number);
-  await expect.poll(async () => (await settings())[1], { timeout: 10_000 }).toBe(210);
+  await untilPasses(async () => expect((await settings())[1]).toBe(210));
   const [pause] = await settings();
   expect(pause).toBeGreaterThanOrEqual(250);
   // Beside ten thousand policies, the room is a tenth of what there is.
@@ -104,7 +105,7 @@ it("collects the garbage of a snapshot load that broke off", async () => {
   expect(gateway.log).toContain("broken by this test");
   expect(reported.filter(({ type }) => type !== "hello")).toEqual([]);
   // Below half as much again, another round of the collector is not worth its cost.
-  await until("its garbage is gone", 5000, async () => (await luaKB("/memory")) < keptKB * 1.6);
+  await until("its garbage is gone", async () => (await luaKB("/memory")) < keptKB * 1.6);
 });
 
 it("answers pings while it loads a snapshot", async () => {
@@ -153,15 +154,15 @@ it("survives a reload in the middle of a snapshot load", async () => {
   const reconnected = once(server, "connection");
   process.kill(gateway.pid, "SIGHUP");
   await reconnected;
-  await until("the new worker says hello", 5000, () => reported.some(({ type }) => type === "hello"));
+  await until("the new worker says hello", () => reported.some(({ type }) => type === "hello"));
   const hello = reported.find(({ type }) => type === "hello");
   // The control plane sends the snapshot again if the gateway is behind.
   if (hello?.revision !== revision) await push(10_000, "all");
-  await until("the new revision is in force", 20_000, async () => {
+  await until("the new revision is in force", async () => {
     return (await gateway.metric("sluice_snapshot_revision")) === revision;
   });
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
-  await until("the old worker is gone", 20_000, () => !childrenOf(gateway.pid).some((pid) => before.includes(pid)));
+  await until("the old worker is gone", () => !childrenOf(gateway.pid).some((pid) => before.includes(pid)));
   expect(gateway.log).not.toMatch(/\[(alert|emerg|crit)\]|exited on signal/);
 });
 
@@ -169,7 +170,7 @@ it("starts with 10,000 policies from its disk in seconds of CPU", async () => {
   // A long change is in force before it is on disk, where it goes piece by piece.
   const log = join(gateway.snapshotDir, "policies.log");
   const last = `"revision":${revision}`;
-  await until("the last revision is on disk", 20_000, () => readFileSync(log, "utf8").slice(-500).includes(last));
+  await until("the last revision is on disk", () => readFileSync(log, "utf8").slice(-500).includes(last));
   await gateway.restart();
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
   const seconds = [gateway.pid, ...childrenOf(gateway.pid)].reduce((sum, pid) => sum + cpuSeconds(pid), 0);

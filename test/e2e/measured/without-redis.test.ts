@@ -6,7 +6,8 @@ import { ask, askAtOnce } from "../../fixtures/clients/requests.ts";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../../fixtures/servers/redis-server.ts";
-import { childrenOf, until } from "../../fixtures/servers/system.ts";
+import { childrenOf } from "../../fixtures/servers/system.ts";
+import { until } from "../../fixtures/until.ts";
 
 const quota = 100;
 const deadlineMs = 200;
@@ -49,8 +50,8 @@ it("admits its quota once over a Redis that was silent for longer than the deadl
   expect(await askAtOnce([url], 60)).toEqual({ [passed]: 60 });
   expect(performance.now() - startedAtMs).toBeGreaterThan(deadlineMs * 0.75);
   redis.goOn();
-  await until("Redis decides again", 5000, async () => (await one.metric("sluice_redis_breakers_open")) === 0);
-  await until("Redis has counted who passed", 3000, async () => (await counted()) === 80);
+  await until("Redis decides again", async () => (await one.metric("sluice_redis_breakers_open")) === 0);
+  await until("Redis has counted who passed", async () => (await counted()) === 80);
   expect(await askAtOnce([url], 50)).toEqual({ [passed]: 20, 429: 30 });
 });
 
@@ -60,7 +61,7 @@ it("ends within two seconds of QUIT while Redis hangs", async () => {
     await askAtOnce([`${one.url}/gone`], 10);
     const startedAtMs = performance.now();
     process.kill(one.pid, "SIGQUIT");
-    await until("nginx has ended", 10_000, () => one.ended);
+    await until("nginx has ended", () => one.ended);
     expect(performance.now() - startedAtMs).toBeLessThan(2000);
   } finally {
     redis.goOn();
@@ -70,7 +71,7 @@ it("ends within two seconds of QUIT while Redis hangs", async () => {
 
 it("keeps a limit used up that Redis reported to one worker, also for the others and after a reload", async () => {
   const url = `${two.url}/gone`;
-  await until("Redis decides", 5000, async () => (await ask(url)).headers["x-ratelimit-remaining"] !== undefined);
+  await until("Redis decides", async () => (await ask(url)).headers["x-ratelimit-remaining"] !== undefined);
   await redis.command("FLUSHALL");
   expect(await askAtOnce([url], quota)).toEqual({ [passed]: quota });
   // One request reaches one worker.
@@ -80,6 +81,6 @@ it("keeps a limit used up that Redis reported to one worker, also for the others
   const { pid } = two;
   const before = childrenOf(pid);
   process.kill(pid, "SIGHUP");
-  await until("other workers answer", 10_000, () => !childrenOf(pid).some((worker) => before.includes(worker)));
+  await until("other workers answer", () => !childrenOf(pid).some((worker) => before.includes(worker)));
   expect(await askAtOnce([url], 60)).toEqual({ 429: 60 });
 });
