@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { until } from "../fixtures/until.ts";
 
 /** Echoes the messages of a WebSocket, and answers any other request with the headers that it got. */
 const service = createServer(({ headers }, response) => response.end(JSON.stringify(headers)));
@@ -82,13 +83,11 @@ it("holds a slot of concurrency until the connection ends", async () => {
   expect(await open("/at-once")).toBe(429);
   expect(await echo(socket, "still here")).toBe("echo still here");
   await close(socket);
-  await expect
-    .poll(async () => {
-      const answer = await open("/at-once");
-      if (answer instanceof WebSocket) await close(answer);
-      return answer;
-    })
-    .toBeInstanceOf(WebSocket);
+  await until("the slot is free again", async () => {
+    const answer = await open("/at-once");
+    if (answer instanceof WebSocket) await close(answer);
+    return answer instanceof WebSocket;
+  });
 });
 
 it("passes no upgrade to another protocol, whose requests Sluice would not see", async () => {

@@ -85,7 +85,8 @@ describe("a launcher with an invalid variable", () => {
         SLUICE_GATEWAY_TOKEN: "a-token-of-gateways",
         ...env,
       },
-      timeout: 30_000,
+      // It may have to build the gateway or the console first.
+      timeout: 240_000,
     });
     let printed = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (printed += text));
