@@ -22,7 +22,8 @@ import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
-import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
+import { reportCodeCacheOff } from "./runtime/code-cache.ts";
+import { tuneCollector } from "./runtime/collector.ts";
 import { countDefect, noteDefect } from "./runtime/defects.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
@@ -45,8 +46,6 @@ import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 export { bodyTooLarge } from "./check-api/post.ts";
 export { endRequest as log } from "./request/request-state.ts";
 
-suitDecisions();
-
 // Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
 const settings = readSettings();
 openRedis(settings.redis);
@@ -56,14 +55,23 @@ let endsWithRequest = false;
 let workerStart: WorkerStart = "missing";
 let decideOne = decideWithoutInitWorker;
 
+/** What an operator may say in `sluice.init({ tuneLua = true })`. */
+interface InitOptions {
+  /** Whether Sluice may set LuaJIT's compiler and collector as suits it, for all Lua code of this nginx. Absent: it may not. */
+  readonly tuneLua?: boolean;
+}
+
 /**
  * For init_by_lua: publishes the policies that were in force when nginx last ran, and workers start with its compiled form. After a
  * reload, shared memory still has them.
  */
-export function init(): void {
+export function init(options: InitOptions = {}): void {
   endsWithRequest = isWorker();
   if (endsWithRequest) return;
-  requireCodeCache();
+  if (wantsTunedLua(options)) {
+    suitDecisions();
+    tuneCollector();
+  }
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   noteGeneration(generation);
   recallLiveGateways(settings.gatewayDir);
@@ -77,6 +85,17 @@ export function init(): void {
     ngx.log(ngx.ERR, "sluice: what is on disk does not fit the shared dict sluice_state: ", failure);
   stopPublishing();
   widenStringTable();
+}
+
+function wantsTunedLua(options: InitOptions): boolean {
+  const expected = "sluice: sluice.init: expected nothing or { tuneLua = true }, got ";
+  if (type(options) !== "table") error(`${expected}${options}`, 0);
+  for (const name in options) {
+    if (name !== "tuneLua" || type(options[name]) !== "boolean") {
+      error(`${expected}${name} = ${options[name as keyof InitOptions]}`, 0);
+    }
+  }
+  return options.tuneLua === true;
 }
 
 /** For init_worker_by_lua. */

@@ -1,5 +1,5 @@
 // Publishes the Lua memory of each worker, so that any worker can answer for the metrics. Also calls, every second, the
-// adjustments that protect other Lua code of the same nginx.
+// adjustments that protect other Lua code of an nginx whose Lua Sluice may tune.
 
 import { runEvery } from "../runtime/background.ts";
 import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
