@@ -14,19 +14,21 @@ import { flushCounts } from "./metrics/counts.ts";
 import { publishLuaMemory } from "./metrics/lua-memory.ts";
 import { publishOverload } from "./metrics/overload-state.ts";
 import { retireGonePolicies } from "./metrics/retiring.ts";
-import { healthz as answerHealthz } from "./private/healthz.ts";
+import { healthz as answerHealthz, type WorkerStart } from "./private/healthz.ts";
+import { metrics as answerMetrics } from "./private/metrics.ts";
 import { recallConsumers } from "./push/consumers.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
-import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
+import { reportCodeCacheOff } from "./runtime/code-cache.ts";
+import { tuneCollector } from "./runtime/collector.ts";
+import { countDefect, noteDefect } from "./runtime/defects.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
 import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
-import { logSparingly } from "./runtime/sparing-log.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
 import { readSettings, reportMissing, type Settings } from "./settings.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
@@ -42,11 +44,8 @@ import { openNodeStore } from "./stores/node/node-counters.ts";
 import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
 export { bodyTooLarge } from "./check-api/post.ts";
-export { metrics } from "./private/metrics.ts";
 export { endRequest as log } from "./request/request-state.ts";
 export { headers } from "./respond/service-headers.ts";
-
-suitDecisions();
 
 // Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
 const settings = readSettings();
@@ -54,18 +53,26 @@ openRedis(settings.redis);
 let generation = 0;
 /** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
-/** Whether `initWorker` was called. */
-let initWorkerCalled = false;
+let workerStart: WorkerStart = "missing";
 let decideOne = decideWithoutInitWorker;
+
+/** What an operator may say in `sluice.init({ tuneLua = true })`. */
+interface InitOptions {
+  /** Whether Sluice may set LuaJIT's compiler and collector as suits it, for all Lua code of this nginx. Absent: it may not. */
+  readonly tuneLua?: boolean;
+}
 
 /**
  * For init_by_lua: publishes the policies that were in force when nginx last ran, and workers start with its compiled form. After a
  * reload, shared memory still has them.
  */
-export function init(): void {
+export function init(options: InitOptions = {}): void {
   endsWithRequest = isWorker();
   if (endsWithRequest) return;
-  requireCodeCache();
+  if (wantsTunedLua(options)) {
+    suitDecisions();
+    tuneCollector();
+  }
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   noteGeneration(generation);
   recallLiveGateways(settings.gatewayDir);
@@ -81,10 +88,26 @@ export function init(): void {
   widenStringTable();
 }
 
+function wantsTunedLua(options: InitOptions): boolean {
+  const expected = "sluice: sluice.init: expected nothing or { tuneLua = true }, got ";
+  if (type(options) !== "table") error(`${expected}${options}`, 0);
+  for (const name in options) {
+    if (name !== "tuneLua" || type(options[name]) !== "boolean") {
+      error(`${expected}${name} = ${options[name as keyof InitOptions]}`, 0);
+    }
+  }
+  return options.tuneLua === true;
+}
+
 /** For init_worker_by_lua. */
 export function initWorker(): void {
-  initWorkerCalled = true;
   decideOne = decideGuarded;
+  const [begun, failure] = pcall(beginWorker);
+  workerStart = begun ? "begun" : "failed";
+  if (!begun) noteDefect("init-worker", "a worker begins without some of its tasks, because Sluice failed", failure);
+}
+
+function beginWorker(): void {
   keepTasksRunning();
   if (ngx.worker.id() === 0) reportMissing(settings);
   openLeases(settings.gatewayId);
@@ -117,10 +140,11 @@ export function initWorker(): void {
 export function access(): void {
   if (endsWithRequest) {
     reportCodeCacheOff();
+    countDefect("access");
     return;
   }
   const [decided, failure] = pcall(decideOne);
-  if (!decided) logSparingly("a request passed without a decision, because Sluice failed", `${failure}`);
+  if (!decided) noteDefect("access", "a request passed without a decision, because Sluice failed", failure);
 }
 
 function decideWithoutInitWorker(): void {
@@ -138,7 +162,19 @@ neverCompile(decideGuarded);
 
 /** For content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {
-  answerHealthz(settings, initWorkerCalled);
+  answerPrivately(() => answerHealthz(settings, endsWithRequest ? "ends" : workerStart));
+}
+
+/** For content_by_lua of GET /sluice/metrics. */
+export function metrics(): void {
+  answerPrivately(answerMetrics);
+}
+
+function answerPrivately(respond: (this: void) => void): void {
+  const [answered, failure] = pcall(respond);
+  if (answered) return;
+  noteDefect("private", "the health or the metrics were not shown, because Sluice failed", failure);
+  ngx.exit(500);
 }
 
 const answers: Readonly<Record<string, (this: void, settings: Settings) => void>> = {
@@ -193,7 +229,7 @@ function answer(respond: (this: void, settings: Settings) => void): void {
   }
   const [answered, failure] = pcall(answerGuarded, respond);
   if (answered) return;
-  logSparingly("a request of the check API was answered with 500, because Sluice failed", `${failure}`);
+  noteDefect("check-api", "a request of the check API was answered with 500, because Sluice failed", failure);
   sendProblem({ code: "internal", detail: "The gateway failed. Its error log says why." });
 }
 

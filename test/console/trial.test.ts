@@ -115,6 +115,21 @@ it("the exemptions of its app and of app default hold too, for the parts that th
   expect(by("ann", "10.1.2.3")).toMatchObject({ outcome: "passed-by", why: "exempt-address" });
 });
 
+it.each([
+  ["no body", [], "", 1],
+  ["a body", [], "abcä", 5],
+  ["an empty body", [{ name: "content-length", value: "0" }], "", 1],
+  ["an unknown length", [{ name: "transfer-encoding", value: "chunked" }], "abc", 70],
+])("a request with %s costs what a gateway counts of HTTP/1", (_, headers, body, cost) => {
+  const document = {
+    name: "bytes",
+    cost: { from: "request-bytes", default: 70 },
+    limits: [{ algorithm: "fixed-window", quota: 100, window: "1h" }],
+  };
+  const request = { method: "GET", host: "", target: "/", address: "::1", headers, body };
+  expect(tryPolicy(document, request, 0)).toMatchObject({ outcome: "counts", cost });
+});
+
 it("a reference leads to the list of the app, else to that of app default", () => {
   const document = {
     name: "books",

@@ -56,28 +56,35 @@ describe.skipIf(process.getuid?.() !== 0)("where nginx's workers cannot write", 
 });
 
 describe("without ngx_lua's code cache", () => {
-  it.each([
-    ["http", (config: string) => config.replace("http {", "http { lua_code_cache off;")],
-    ["server", (config: string) => config.replace("location / {", "lua_code_cache off;\n    location / {")],
-  ])("nginx does not start: lua_code_cache off in %s", async (_, edit) => {
-    const starting = LoneGateway.start({ policies: [once], edit }).then((started) => {
-      gateway = started;
-      return "started";
-    });
-    await expect(starting).rejects.toThrow(
-      "sluice: lua_code_cache is off: every request would start with an empty Lua state, without policies, so that no request would be limited; expected lua_code_cache on in the blocks http and server",
-    );
-  });
+  const off = "sluice: lua_code_cache is off: every request starts with an empty Lua state, without policies";
+  const errors = async () => {
+    const { body } = await ask(`${gateway?.privateUrl}/sluice/metrics`);
+    return Number(/^sluice_errors_total\{place="access"\} (\d+)$/m.exec(body)?.[1]);
+  };
 
-  it("requests pass with a log line in a location where it is off, and limits hold everywhere else", async () => {
+  it("requests pass, count as errors and are logged in a location where it is off, and limits hold everywhere else", async () => {
     const route =
       "location = /uncached { lua_code_cache off; access_by_lua_block { sluice.access() } content_by_lua_block { ngx.exit(204) } }";
     const edit = (config: string) => config.replace("location / {", `${route}\n    location / {`);
     gateway = await LoneGateway.start({ policies: [once], edit });
+    expect(await errors()).toBe(0);
     // The upstream here answers 404 to a path that it does not know.
     expect((await ask(`${gateway.url}/uncached`)).status).toBe(204);
     expect((await ask(`${gateway.url}/once`)).status).toBe(404);
     expect((await ask(`${gateway.url}/once`)).status).toBe(429);
-    expect(gateway.log).toContain("expected lua_code_cache on in this location: the request was not limited");
+    expect(gateway.log).toContain(off);
+    expect(await errors()).toBe(1);
+  });
+
+  it.each([
+    ["http", (config: string) => config.replace("http {", "http { lua_code_cache off;")],
+    ["server", (config: string) => config.replace(/log_by_lua_block/g, "lua_code_cache off;\n    log_by_lua_block")],
+  ])("the gateway is unhealthy where it is off in %s, and counts every request", async (_, edit) => {
+    gateway = await LoneGateway.start({ edit });
+    for (let i = 0; i < 3; i++) expect((await ask(`${gateway.url}/once`)).status).toBe(404);
+    const { status, body } = await ask(`${gateway.privateUrl}/sluice/healthz`);
+    expect([status, JSON.parse(body)]).toMatchObject([503, { status: "lua_code_cache is off", errors: { access: 3 } }]);
+    expect(await errors()).toBe(3);
+    expect(gateway.log).toContain(off);
   });
 });

@@ -153,7 +153,7 @@ describe("a gateway without SLUICE_REDIS_URL that has a policy of scope cluster"
 
 describe("before the first snapshot, healthz", () => {
   const withoutSnapshot = { policies: undefined };
-  const none = { status: "no policies yet", revision: 0, connected: false };
+  const none = { status: "no policies yet", revision: 0, connected: false, errors: {} };
 
   it("is 200 and says that there are no policies yet, and ok once there are", async () => {
     const port = await freePort();
@@ -180,7 +180,7 @@ describe("before the first snapshot, healthz", () => {
     const port = await freePort();
     const env = { SLUICE_CONTROL_URL: `http://127.0.0.1:${port}`, SLUICE_REQUIRE_SNAPSHOT: "1" };
     await start(env, { policies: [] });
-    expect(await health()).toEqual({ status: 200, body: { status: "ok", revision: 1, connected: false } });
+    expect(await health()).toEqual({ status: 200, body: { status: "ok", revision: 1, connected: false, errors: {} } });
   });
 
   it("rejects a SLUICE_REQUIRE_SNAPSHOT that is neither yes nor no, and nginx does not start", async () => {

@@ -5375,7 +5375,7 @@ export interface components {
             gateways: number;
             alarms: {
                 /** @enum {string} */
-                alarm: "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database";
+                alarm: "sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database";
                 gateways: number;
             }[];
         };
@@ -5407,7 +5407,7 @@ export interface components {
                 protocol: number;
                 revision: number;
                 lag: number;
-                alarm: ("snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database") | null;
+                alarm: ("sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database") | null;
                 refused: {
                     revision: number;
                     /** Format: date-time */
@@ -5423,6 +5423,9 @@ export interface components {
                 counters: {
                     [key: string]: number;
                 };
+                errors: {
+                    [key: string]: number;
+                } | null;
                 redis: {
                     /** @enum {string} */
                     state: "ok" | "failing" | "unused";

@@ -198,6 +198,13 @@ function planNamed(compiled: CompiledPolicy, by: KeyPart, otherwise: string, req
 /** @returns undefined: the request states an invalid cost */
 function costOf(source: Policy["costSource"], cost: number, request: MadeUpRequest): number | undefined {
   if (source === undefined || source.from === "response-bytes") return cost;
-  const stated = headerOf(request, source.from === "header" ? source.name : "content-length");
+  const stated = source.from === "header" ? headerOf(request, source.name) : lengthOf(request);
   return stated === false ? undefined : costFrom(stated, source);
+}
+
+/** The length of the body as HTTP/1 states it. @returns undefined: it is unknown */
+function lengthOf(request: MadeUpRequest): string | undefined | false {
+  return headerOf(request, "transfer-encoding") === undefined
+    ? (headerOf(request, "content-length") ?? "0")
+    : undefined;
 }

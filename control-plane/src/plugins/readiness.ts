@@ -43,6 +43,7 @@ const degradations: Readonly<Record<Exclude<StorageState, "ok">, string>> = {
 
 const notNewest = "Gateways do not have the newest state: see alarms.";
 const alarmSentences: Readonly<Record<AlarmName, string>> = {
+  "sluice-errors": "Sluice itself fails in gateways: see alarms.",
   "snapshot-refused": notNewest,
   "snapshot-late": notNewest,
   "revision-unknown": notNewest,

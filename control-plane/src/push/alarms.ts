@@ -1,11 +1,12 @@
-// Finds what is wrong with connected gateways: they do not have the stored state, count elsewhere than their fleet, or find Redis too
-// slow. Everything still runs, but an operator must look after them.
+// Finds what is wrong with connected gateways: they fail, do not have the stored state, count elsewhere than their fleet, or find Redis
+// too slow. Everything still runs, but an operator must look after them.
 // /readyz, /metrics and GET /gateways report them.
 
 import type { Position } from "../storage/epoch.ts";
 import type { Gateway } from "./fleet.ts";
 
 /**
+ * sluice-errors: Sluice itself failed in the gateway within the last minutes, so requests may have passed without a decision.
  * snapshot-refused: the gateway refused the newest snapshot that it was sent, or could not take it, and continues with an
  * older one.
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
@@ -16,6 +17,7 @@ import type { Gateway } from "./fleet.ts";
  * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
  */
 export const alarmNames = [
+  "sluice-errors",
   "snapshot-refused",
   "snapshot-late",
   "revision-unknown",
@@ -45,6 +47,7 @@ export interface AlarmSurroundings {
 
 export function alarmOf(gateway: Gateway, { newest, nowMs, strays }: AlarmSurroundings): AlarmName | undefined {
   if (gateway.disconnectedAtMs !== undefined) return undefined;
+  if (gateway.errors !== undefined) return "sluice-errors";
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";
   if (gateway.refused !== undefined) return "snapshot-refused";
   if (gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs) return "snapshot-late";

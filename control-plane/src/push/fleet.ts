@@ -34,6 +34,8 @@ export interface Gateway {
   readonly counters: Readonly<Record<string, number>>;
   /** Undefined if it has no Redis, or has not reported yet. */
   readonly redis: RedisReport | undefined;
+  /** Of Sluice itself, by place; undefined: none within the last minutes. */
+  readonly errors: Readonly<Record<string, number>> | undefined;
   /** Whether it has reported that it has no Redis. */
   readonly lacksRedis: boolean;
   /** The time since when it owes a report on a snapshot that it was sent; undefined if it owes none. */
@@ -109,6 +111,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
       refused: older?.refused,
       counters: older?.counters ?? {},
       redis: undefined,
+      errors: undefined,
       lacksRedis: false,
       owedSinceMs: undefined,
       consumers: undefined,
@@ -168,6 +171,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
       case "status":
         member.counters = message.counters;
         member.redis = message.redis;
+        member.errors = message.errors;
         member.lacksRedis = message.redis === undefined;
         return;
       // It lags, or gets a snapshot: what it enforces has not changed.

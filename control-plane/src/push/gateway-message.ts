@@ -73,6 +73,7 @@ const redis = recordSchema(
   { state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count },
   { id: text, overloadedWorkers: count },
 );
+const errors = { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: count };
 
 const heldConsumers = { epoch: text, position: count, count, unstored: count };
 
@@ -86,7 +87,7 @@ const messages: Record<GatewayMessage["type"], object> = {
   resync: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
   consumers: messageSchema(heldConsumers),
-  status: messageSchema({ counters }, { redis }),
+  status: messageSchema({ counters }, { redis, errors }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
   counter: messageSchema({ id: count }, { limits: listSchema(reading, mostReadings) }),
 };

@@ -84,6 +84,7 @@ function shown(gateway: Gateway, newest: Position, alarm: AlarmName | undefined,
             errors: problemsFor(refused.problems, seesAll),
           },
     counters: gateway.counters,
+    errors: gateway.errors ?? null,
     redis:
       gateway.redis === undefined
         ? null

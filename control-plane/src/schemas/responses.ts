@@ -527,7 +527,7 @@ const fleet = {
           alarm: {
             anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
             description:
-              "Why the gateway does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
+              "Why the gateway fails, does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
           },
           refused: {
             anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
@@ -537,6 +537,11 @@ const fleet = {
             type: "object",
             additionalProperties: { type: "number" },
             description: "How many decisions the gateway has made since nginx started, by result.",
+          },
+          errors: {
+            anyOf: [{ type: "object", additionalProperties: count }, { type: "null" }],
+            description:
+              "How many errors of Sluice itself there were since nginx started, by place; null if there was none within the last minutes.",
           },
           redis: redisOfGateway,
           consumers: {

@@ -7,6 +7,7 @@
 
 import { keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
 import { runUntilDone } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { owe } from "../stores/redis/debts.ts";
 import { countUncharged } from "../stores/redis/deferred-charge.ts";
@@ -77,7 +78,7 @@ function drain(): boolean {
   waiting = [];
   waitingByPayer = {};
   const [charged, failure] = pcall(chargeAll, charges);
-  if (!charged) warnSparingly("responses were not charged", `${failure}`);
+  if (!charged) noteDefect("timers", "responses were not charged", failure);
   draining = waiting.length > 0;
   return draining;
 }

@@ -5,6 +5,8 @@ import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-wind
 import type { CompiledLimit } from "../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
+import { runEvery, runInTimer } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { Charge } from "../stores/store.ts";
 import { refundLater } from "./refunds.ts";
@@ -39,9 +41,9 @@ const holdsField = newRequestField<Hold[]>((own) => {
 
 /** For each worker's start. */
 export function keepSlots(): void {
-  ngx.timer.every(lookEverySeconds, (premature) => {
+  runEvery(lookEverySeconds, (premature) => {
     // nginx takes the timer from a worker that is to end, but lets its requests finish: they hold on to their slots.
-    if (premature) ngx.timer.at(0, lingerWithRequests);
+    if (premature) runInTimer(lingerWithRequests);
     else look();
   });
 }
@@ -62,7 +64,7 @@ function look(): void {
   renewing = true;
   const [renewed, failure] = pcall(renewAllDue);
   renewing = false;
-  if (!renewed) warnSparingly(notRenewed, `${failure}`);
+  if (!renewed) noteDefect("timers", notRenewed, failure);
 }
 
 /** Notes the slots that a charge took, if it has limits of that kind. A charge without limits took none: onStoreFailure let it pass. */
@@ -141,7 +143,7 @@ function renew(store: Charge["store"], due: readonly Hold[]): void {
     if (hold.ended) refundLater(hold);
   }
   if (renewed) return;
-  if (held.length === 1) warnSparingly(notRenewed, `${failure}`);
+  if (held.length === 1) noteDefect("timers", notRenewed, failure);
   // A failure of one does not keep the others.
   else for (const hold of held) renew(store, [hold]);
 }

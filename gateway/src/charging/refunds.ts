@@ -2,8 +2,8 @@
 
 import type { StoreName } from "../../../limiter/src/compiled/compile.ts";
 import { runSoon } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
-import { warnSparingly } from "../runtime/sparing-log.ts";
 import { type Charge, stayCharged } from "../stores/store.ts";
 import { stores } from "./stores.ts";
 
@@ -43,7 +43,7 @@ export function refundSurely(charges: readonly Charge[]): void {
 function refunding(charges: readonly Charge[], done: Semaphore): (this: void) => void {
   return () => {
     const [refunded, defect] = pcall(refundAll, charges);
-    if (!refunded) warnSparingly(stayCharged, `${defect}`);
+    if (!refunded) noteDefect("timers", stayCharged, defect);
     done.post(1);
   };
 }

@@ -34,6 +34,7 @@ import {
 import { pricedPolicy } from "../request/costs.ts";
 import { areLogged, logDecision } from "../respond/log-variables.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
+import { undoingDefects } from "../runtime/defects.ts";
 import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOutcome } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
 
@@ -272,8 +273,12 @@ function decideEach(inFleet: readonly Outcome[], onNode: readonly Outcome[], cha
 }
 
 /** Does this with each, with those that wait for Redis at once. */
-function inThreads(inFleet: readonly Outcome[], onNode: readonly Outcome[], act: (outcome: Outcome) => void): void {
-  const threads = inFleet.map((outcome) => ngx.thread.spawn(() => act(outcome)));
+function inThreads(
+  inFleet: readonly Outcome[],
+  onNode: readonly Outcome[],
+  act: (this: void, outcome: Outcome) => void,
+): void {
+  const threads = inFleet.map((outcome) => ngx.thread.spawn(() => undoingDefects(act, outcome)));
   for (const outcome of onNode) act(outcome);
   for (const thread of threads) {
     const [done, failure] = ngx.thread.wait(thread);

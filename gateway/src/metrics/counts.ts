@@ -2,6 +2,7 @@
 // now and then, so that counting costs a request no access to shared memory.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
+import { runEvery } from "../runtime/background.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
@@ -155,7 +156,7 @@ export function eventCount(event: Event): number {
 
 /** Called when a worker starts. The last flush runs when the worker ends. */
 export function flushCounts(): void {
-  ngx.timer.every(flushEverySeconds, (premature) => {
+  runEvery(flushEverySeconds, (premature) => {
     flushPolicies(premature ? lengthOf(unflushed) : mostPoliciesAtOnce);
     handActivityOver(premature);
     const flushed = pending;

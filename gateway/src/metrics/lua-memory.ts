@@ -1,6 +1,7 @@
 // Publishes the Lua memory of each worker, so that any worker can answer for the metrics. Also calls, every second, the
-// adjustments that protect other Lua code of the same nginx.
+// adjustments that protect other Lua code of an nginx whose Lua Sluice may tune.
 
+import { runEvery } from "../runtime/background.ts";
 import { luaMemoryKb, makeRoomForNeighbours } from "../runtime/collector.ts";
 import { makeRoomForTraces } from "../runtime/jit.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
@@ -12,7 +13,7 @@ const memoryKey = "lua-memory:";
 export function publishLuaMemory(): void {
   makeRoomForNeighbours();
   const key = memoryKey + ngx.worker.id();
-  ngx.timer.every(publishEverySeconds, () => {
+  runEvery(publishEverySeconds, () => {
     stateDict.safe_set(key, 1024 * luaMemoryKb());
     makeRoomForNeighbours();
     makeRoomForTraces();

@@ -3,6 +3,7 @@
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import { runEvery } from "../runtime/background.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { besideRequests } from "../runtime/slices.ts";
 import { currentState, policiesOf } from "../snapshot/current.ts";
@@ -20,7 +21,7 @@ const leastBytesOfKey = 64;
 /** Called when a worker starts. */
 export function retireGonePolicies(): void {
   if (ngx.worker.id() !== 0) return;
-  ngx.timer.every(sweepEverySeconds, (premature) => {
+  runEvery(sweepEverySeconds, (premature) => {
     if (!premature) besideRequests(sweep);
   });
 }

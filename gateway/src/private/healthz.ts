@@ -1,21 +1,41 @@
 // GET /sluice/healthz answers 200 while this nginx serves. It reports the revision in force and whether the control plane is
 // connected. A gateway without its control plane is healthy, because it goes on limiting. A gateway that never had any policies
-// lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it has one. Without the call
-// of sluice.initWorker() it is always unhealthy.
+// lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it has one. It reports defects of
+// Sluice, and stays healthy: the next request may be decided. A worker that did not begin, or cannot keep policies, is always unhealthy.
 
+import { defectCounts, recentDefects } from "../runtime/defects.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { isConnected } from "../snapshot/live-gateways.ts";
 
-const unavailable = 503;
+/**
+ * - begun: sluice.initWorker() has run in this worker.
+ * - failed: it broke off.
+ * - missing: it was not called, and the worker receives no policies.
+ * - ends: this Lua state ends with the request, because lua_code_cache is off.
+ */
+export type WorkerStart = "begun" | "failed" | "missing" | "ends";
 
-/** @param initWorkerCalled whether sluice.initWorker() was called in this worker; without it, the worker receives no policies */
-export function healthz({ requireSnapshot }: Settings, initWorkerCalled: boolean): void {
+const unavailable = 503;
+const unhealthy: Readonly<Record<Exclude<WorkerStart, "begun">, string>> = {
+  failed: "sluice.initWorker() failed",
+  missing: "sluice.initWorker() was not called",
+  ends: "lua_code_cache is off",
+};
+
+export function healthz({ requireSnapshot }: Settings, start: WorkerStart): void {
   const { revision } = currentState().position;
-  const status = initWorkerCalled ? (hasSnapshot() ? "ok" : "no policies yet") : "sluice.initWorker() was not called";
-  if (!initWorkerCalled || (requireSnapshot && !hasSnapshot())) ngx.status = unavailable;
+  const isUnhealthy = start !== "begun" || (requireSnapshot && !hasSnapshot());
+  if (isUnhealthy) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
-  ngx.print(cjson.encode({ status, revision, connected: isConnected() }));
+  const status = start === "begun" ? statusOf() : unhealthy[start];
+  ngx.print(cjson.encode({ status, revision, connected: isConnected(), errors: defectCounts() }));
+}
+
+function statusOf(): string {
+  const recent = recentDefects();
+  if (recent.length > 0) return `Sluice failed lately: ${recent.join(", ")}`;
+  return hasSnapshot() ? "ok" : "no policies yet";
 }

@@ -31,6 +31,7 @@ import {
   redisFailures,
 } from "../metrics/redis-calls.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
+import { defectCount, defectPlaces } from "../runtime/defects.ts";
 import { consumersDict, countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { besideRequests, longestSliceSeconds } from "../runtime/slices.ts";
 import { currentState, snapshotAgeSeconds } from "../snapshot/current.ts";
@@ -49,6 +50,7 @@ function answer(this: void, pause: Pause): void {
   heading(lines, "sluice_build_info", "gauge", "Versions of Sluice, nginx and ngx_lua. The value is always 1.");
   const { nginx_version: nginx, ngx_lua_version: lua } = ngx.config;
   lines.push(sample("sluice_build_info", { version, nginx: dotted(nginx), ngx_lua: dotted(lua) }, "1"));
+  errors(lines);
   printLines(lines);
   printDecisions(pause);
   lines = [];
@@ -336,6 +338,17 @@ function consumers(lines: string[]): void {
     "Bytes in free pages of the shared dict of consumers.",
     consumersDict.free_space(),
   );
+}
+
+function errors(lines: string[]): void {
+  const name = "sluice_errors_total";
+  heading(
+    lines,
+    name,
+    "counter",
+    "Errors of Sluice itself by place. Each must be 0; access: requests passed without a decision.",
+  );
+  for (const place of defectPlaces) lines.push(sample(name, { place }, whole(defectCount(place))));
 }
 
 function luaMemory(lines: string[]): void {

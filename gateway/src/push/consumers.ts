@@ -25,6 +25,7 @@ import {
   unstoredCount,
   writeState,
 } from "../consumers/held.ts";
+import { collectAll } from "../runtime/collector.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { consumersDict } from "../runtime/shared-memory.ts";
 import { besideRequests } from "../runtime/slices.ts";
@@ -41,7 +42,7 @@ export function recallConsumers(directory: string): void {
   const state = consumersState();
   const found = readConsumerLog(directory, (lines) => loadLines(lines, state.beginning));
   // The texts of a million consumers are no use to anybody after this.
-  collectgarbage("collect");
+  collectAll();
   if (found === undefined) return;
   writeState({ ...state, ...found });
   const { count = 0, unstored = 0 } = heldConsumers() ?? {};

@@ -5,8 +5,9 @@ import { type GatewayMessage, protocolVersion } from "../../../limiter/src/proto
 import { heldConsumers } from "../consumers/held.ts";
 import { decisionTotals } from "../metrics/counts.ts";
 import { redisReport } from "../metrics/redis-health.ts";
-import { runUntilDone } from "../runtime/background.ts";
+import { runEvery, runUntilDone } from "../runtime/background.ts";
 import { postponeCollection } from "../runtime/collector.ts";
+import { defectCounts, noteDefect, recentDefects } from "../runtime/defects.ts";
 import { cjson, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
@@ -68,7 +69,7 @@ let failures = 0;
 
 /** Called when a worker starts. The first worker that finds the socket without an owner opens it. */
 export function keepPushSocket(settings: Settings): void {
-  ngx.timer.every(claimEverySeconds, (premature) => {
+  runEvery(claimEverySeconds, (premature) => {
     if (premature || ngx.worker.exiting()) return;
     if (owning) {
       noteHistory(settings.pushUrls[chosen] as string, currentState().position.epoch);
@@ -85,7 +86,7 @@ export function keepPushSocket(settings: Settings): void {
 /** @returns whether this worker still is the owner */
 function staysOwner(settings: Settings): boolean {
   const [ok, owner] = pcall(own, settings);
-  if (!ok) ngx.log(ngx.ERR, "sluice: push: ", `${owner}`);
+  if (!ok) noteDefect("push", "the connection to the control plane broke off, because Sluice failed", owner);
   if (ok && owner === true) return true;
   stopOwning();
   return false;
@@ -241,7 +242,7 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
     // If reading fails because of a defect, the socket must not stay open without a reader.
     const [received, answer] = pcall(receive, settings, pieces, () => !closed);
     if (!received) {
-      ngx.log(ngx.ERR, "sluice: push: ", `${answer}`);
+      noteDefect("push", "a message of the control plane was not handled", answer);
       closed = true;
     } else if (answer !== undefined) {
       say(answer as GatewayMessage);
@@ -254,9 +255,9 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
   const runMaintenance = () => {
     const isWaiting = () => closed || newest !== undefined;
     const [done, failure] = pcall(maintain, settings, isWaiting);
-    if (!done) ngx.log(ngx.ERR, "sluice: push: ", `${failure}`);
+    if (!done) noteDefect("push", "what is held was not looked after", failure);
     const [kept, why] = pcall(maintainConsumers, settings, () => !isWaiting() && !ngx.worker.exiting());
-    if (!kept) ngx.log(ngx.ERR, "sluice: push: consumers: ", `${why}`);
+    if (!kept) noteDefect("push", "consumers were not looked after", why);
   };
   const arrived = semaphoreLibrary.new(0);
   let isTaking = true;
@@ -272,7 +273,7 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
     wake.post(1);
   });
 
-  const reader = ngx.thread.spawn(() => {
+  const read = () => {
     let text = noText();
     let restedAtBytes = 0;
     while (!closed) {
@@ -309,6 +310,12 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
         closed = true;
       }
     }
+  };
+  const reader = ngx.thread.spawn(() => {
+    const [ended, failure] = pcall(read);
+    // The socket must not stay open without a reader.
+    closed = true;
+    if (!ended) noteDefect("push", "the connection to the control plane was not read any more", failure);
     wake.post(1);
   });
 
@@ -322,6 +329,7 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
       statusAt = ngx.now() + statusEverySeconds;
       const status: GatewayMessage = { type: "status", counters: decisionTotals() };
       if (settings.redis !== undefined) status.redis = redisReport();
+      if (recentDefects().length > 0) status.errors = defectCounts();
       say(status);
     }
     const answer = lateAnswer();

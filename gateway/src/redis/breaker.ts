@@ -2,6 +2,7 @@
 // it nothing until it has answered one of the worker's own probes in time. Each worker decides for itself about each server.
 
 import { runSoon, runUntilDone } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 
@@ -60,9 +61,9 @@ export function noteLateAnswer(breaker: Breaker): void {
   if (!breaker.open || breaker.hurried || probe === undefined) return;
   breaker.hurried = true;
   const failure = runSoon(() => {
-    const [ran, answered] = pcall(probe);
+    const answered = isAnswered(probe);
     breaker.hurried = false;
-    if (ran && answered && isOpen(breaker, openings)) close(breaker);
+    if (answered && isOpen(breaker, openings)) close(breaker);
   });
   if (failure !== undefined) breaker.hurried = false;
 }
@@ -105,14 +106,19 @@ function close(breaker: Breaker): void {
   if (!ngx.worker.exiting()) noteReturn(breaker.name, "it answers again, or another server has taken its place");
 }
 
+function isAnswered(probe: Probe): boolean {
+  const [ran, answered] = pcall(probe);
+  if (!ran) noteDefect("redis", "a probe of Redis broke off", answered);
+  return ran && answered === true;
+}
+
 /** @returns whether to probe again */
 function probeAgain(breaker: Breaker, opening: number, probe: Probe): boolean {
   if (!ngx.worker.exiting()) {
     // The random factor keeps all workers from probing a recovering server at the same moment.
     ngx.sleep(breaker.pauseSeconds * (0.75 + math.random() / 2));
     if (!isOpen(breaker, opening)) return false;
-    const [ran, answered] = pcall(probe);
-    if (!ran || !answered) {
+    if (!isAnswered(probe)) {
       breaker.pauseSeconds = math.min(breaker.pauseSeconds * 2, longestPauseSeconds);
       return isOpen(breaker, opening);
     }

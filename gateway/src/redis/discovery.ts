@@ -3,6 +3,7 @@
 
 import type { Access, Address } from "../../../limiter/src/protocol/redis-url.ts";
 import { runUntilDone } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
@@ -61,6 +62,7 @@ function begin(discovery: Discovery, query: () => string | undefined): void {
 /** @returns whether to run it again */
 function queryOnce(discovery: Discovery, query: () => string | undefined): boolean {
   const [ran, answer] = pcall(query);
+  if (!ran) noteDefect("redis", "discovery of the Redis servers broke off", answer);
   const failure = ran ? answer : tostring(answer);
   if (failure === undefined || ngx.worker.exiting()) {
     end(discovery, failure);

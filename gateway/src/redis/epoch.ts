@@ -6,7 +6,8 @@
 // The epoch is also the identity of Redis that the gateway reports: another gateway with another epoch uses another Redis.
 
 import { noteRedisIdentity } from "../metrics/redis-health.ts";
-import { warnSparingly } from "../runtime/sparing-log.ts";
+import { runEvery, runInTimer } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, discard, keep } from "./connection.ts";
 import { slotOf } from "./hash-slot.ts";
@@ -37,15 +38,15 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
     lookedAt = ngx.now();
     const [looked, epoch] = pcall(readEpoch, settings);
     looking = false;
-    if (!looked) warnSparingly("the epoch of Redis was not read", `${epoch}`);
+    if (!looked) noteDefect("redis", "the epoch of Redis was not read", epoch);
     const now = looked ? (epoch as string | undefined) : undefined;
     if (now === undefined) return;
     if (now === "" || (known !== undefined && now !== known)) forget();
     known = now;
     if (now !== "") noteRedisIdentity(now);
   };
-  ngx.timer.at(0, look);
-  ngx.timer.every(lookEverySeconds, look);
+  runInTimer(() => look(false));
+  runEvery(lookEverySeconds, look);
 }
 
 /** @returns "" if Redis has no epoch, undefined if Redis cannot be reached */

@@ -13,8 +13,8 @@ const patienceMs = 1000;
 export function contactRedisAtStart(settings: RedisSettings): void {
   if (ngx.worker.id() !== 0) return;
   runSoon(() => {
-    const [asked, failure] = pcall(ask, { ...settings, deadlineMs: patienceMs });
-    if (asked && failure === undefined) return;
+    const failure = ask({ ...settings, deadlineMs: patienceMs });
+    if (failure === undefined) return;
     ngx.log(ngx.ERR, "sluice: Redis did not answer at the start: ", failure);
   });
 }

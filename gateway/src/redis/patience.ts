@@ -3,6 +3,7 @@
 // itself (a blocked event loop, a machine with too little CPU) do not count against Redis.
 
 import { runSoon } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
@@ -193,6 +194,6 @@ export function releaseAllOf(server: Answerer): void {
   for (const patience of waiting) patience.released = true;
   for (const patience of waiting) {
     const [released, defect] = pcall(patience.onSilence as (this: void) => void);
-    if (!released) warnSparingly("requests were not released from a silent Redis", `${defect}`);
+    if (!released) noteDefect("redis", "requests were not released from a silent Redis", defect);
   }
 }

@@ -128,7 +128,17 @@ function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined 
 
 /** @returns false if the header has several lines, as servers may read different ones as the cost */
 function statedCost({ from, name }: CostSource): Reading {
-  return from === "header" ? readHeader(name) : ngx.var["content_length"];
+  if (from === "header") return readHeader(name);
+  return ngx.var["content_length"] ?? (hasNoBody() ? "0" : undefined);
+}
+
+/**
+ * For a request without Content-Length. HTTP/1 announces every body. HTTP/2 and HTTP/3 do not have to: only nginx knows whether the
+ * stream has ended with the headers, and it does not tell Lua.
+ */
+function hasNoBody(): boolean {
+  const version = ngx.req.http_version();
+  return version !== undefined && version < 2 && ngx.var["http_transfer_encoding"] === undefined;
 }
 
 /** The result is cached until it may change, or until the clock is set back to before it. */

@@ -5,10 +5,11 @@
 // is always its last phase. If the operator left out `sluice.log()`, that phase never calls Sluice. So a check every 100 ms finds
 // the requests that no longer live.
 
+import { runEvery } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { requestAddress } from "../runtime/lua-modules.ts";
 import { reportMissingLog } from "../runtime/missing-parts.ts";
 import { currentLife, hasEnded, type Life } from "../runtime/request-life.ts";
-import { warnSparingly } from "../runtime/sparing-log.ts";
 
 /** The data that one module keeps for a request. */
 export interface RequestField<Value> {
@@ -30,6 +31,7 @@ interface RequestState {
 }
 
 const lookEverySeconds = 0.1;
+const notEnded = "cleanup at the end of a request failed";
 
 const fields: RequestField<unknown>[] = [];
 /** By request address. */
@@ -45,7 +47,7 @@ export function newRequestField<Value>(end: RequestField<Value>["end"]): Request
 
 /** Called when a worker starts. */
 export function watchRequests(): void {
-  ngx.timer.every(lookEverySeconds, () => {
+  runEvery(lookEverySeconds, () => {
     endUnnoticed();
   });
 }
@@ -90,6 +92,11 @@ export function takeFromRequest<Value>(field: RequestField<Value>): Value | unde
 /** Called in the log phase of the current request. */
 export function endRequest(): void {
   if (stateCount === 0) return;
+  const [ended, failure] = pcall(endCurrent);
+  if (!ended) noteDefect("log", notEnded, failure);
+}
+
+function endCurrent(): void {
   const address = requestAddress();
   const state = liveState(address);
   if (state !== undefined) end(address, state, true);
@@ -118,6 +125,6 @@ function end(address: string, { values }: RequestState, inLogPhase: boolean): vo
     if (value === undefined) continue;
     // An error in one module must not keep the other fields from being ended.
     const [ended, failure] = pcall(field.end, value, inLogPhase);
-    if (!ended) warnSparingly("cleanup at the end of a request failed", `${failure}`);
+    if (!ended) noteDefect("log", notEnded, failure);
   }
 }

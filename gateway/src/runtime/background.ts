@@ -2,6 +2,8 @@
 // (worker_connections) or because too many timers run (lua_max_running_timers), and reports that in its log only. Code that waits
 // for the work would wait for ever. So a task that has not begun after a while is started again, until it has begun.
 
+import { noteDefect } from "./defects.ts";
+
 type Work = (this: void) => void;
 
 interface BackgroundTask {
@@ -10,6 +12,7 @@ interface BackgroundTask {
 }
 
 const lookEverySeconds = 0.1;
+const brokeOff = "background work broke off, because Sluice failed";
 
 /** Tasks started since the last check, and those started between that check and the one before it. */
 let recent: BackgroundTask[] = [];
@@ -17,7 +20,7 @@ let overdue: BackgroundTask[] = [];
 
 /** Called when a worker starts. nginx restarts repeating timers even if it could not run them. */
 export function keepTasksRunning(): void {
-  ngx.timer.every(lookEverySeconds, () => {
+  runEvery(lookEverySeconds, () => {
     if (recent.length === 0 && overdue.length === 0) return;
     const late = overdue;
     overdue = recent;
@@ -27,6 +30,14 @@ export function keepTasksRunning(): void {
       begin(task);
       recent.push(task);
     }
+  });
+}
+
+/** Runs the work again and again. A defect in it is noted, and does not end it. @param work learns whether the worker is about to end */
+export function runEvery(seconds: number, work: (this: void, premature: boolean) => void): void {
+  ngx.timer.every(seconds, (premature) => {
+    const [done, failure] = pcall(work, premature);
+    if (!done) noteDefect("timers", brokeOff, failure);
   });
 }
 
@@ -55,10 +66,18 @@ export function runUntilDone(step: (this: void) => boolean): string | undefined 
 }
 
 function begin(task: BackgroundTask): string | undefined {
-  const [started, failure] = ngx.timer.at(0, () => {
+  return runInTimer(() => {
     if (task.begun) return;
     task.begun = true;
     task.work();
+  });
+}
+
+/** Runs the work in a timer, which nginx may drop. @returns the error message if there is no timer */
+export function runInTimer(work: Work): string | undefined {
+  const [started, failure] = ngx.timer.at(0, () => {
+    const [done, defect] = pcall(work);
+    if (!done) noteDefect("timers", brokeOff, defect);
   });
   return started === undefined ? (failure ?? "no timer") : undefined;
 }

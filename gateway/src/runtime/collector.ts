@@ -6,13 +6,15 @@
 // All Lua code of an nginx shares one collector. Whoever makes garbage pays for its cycles, and each cycle also traverses
 // everything that Sluice keeps. So that other Lua code in the same nginx does not pay for that, cycles start later, by a few MB
 // of garbage.
+//
+// None of this happens unless the operator wants it: otherwise Sluice never touches the collector.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 
 /** As in Lua's manual. LuaJIT accepts one argument more than its type declarations have. */
 declare function collectgarbage(
   this: void,
-  what: "count" | "restart" | "setpause" | "setstepmul" | "step",
+  what: "collect" | "count" | "restart" | "setpause" | "setstepmul" | "step",
   argument?: number,
 ): number | boolean;
 
@@ -45,6 +47,7 @@ const roomForNeighboursKB = 3072;
  */
 const growthOfLeast = 1.5;
 
+let tuned = false;
 /** How many KB were in use when the load began, or after its last cycle. */
 let loadKeptKB = 0;
 let leastKB = math.huge;
@@ -55,11 +58,22 @@ let keptKB = 0;
 /** Snapshots were loaded during the cycle, so much of what is garbage by now survives it. */
 let interrupted = false;
 
+/** Called in init_by_lua if the operator wants this. */
+export function tuneCollector(): void {
+  tuned = true;
+}
+
+/** Frees what a start has left behind. */
+export function collectAll(): void {
+  if (tuned) collectgarbage("collect");
+}
+
 /**
  * The collector does nothing by itself until memory has grown to ten times its current size. The rest of a cycle that has begun waits:
  * without steps, the collector does not have to know what is allocated meanwhile.
  */
 export function postponeCollection(): void {
+  if (!tuned) return;
   waitForGrowth(growthDuringLoad);
   loadKeptKB = luaMemoryKb();
 }
@@ -69,6 +83,7 @@ export function postponeCollection(): void {
  * takes at most remains the worker's for good.
  */
 export function collectDuringLoad(pause: Pause): void {
+  if (!tuned) return;
   const growthKB = luaMemoryKb() - loadKeptKB;
   if (growthKB < mostGarbageKB || growthKB < loadKeptKB / 2) return;
   while (!stepOfRound()) pause();
@@ -89,13 +104,13 @@ export function luaMemoryKb(): number {
  * enough.
  */
 export function endRoundBefore(bytes: number, pause: Pause): void {
-  if (bytes < (luaMemoryKb() * 1024) / smallBesideText) return;
+  if (!tuned || bytes < (luaMemoryKb() * 1024) / smallBesideText) return;
   while (!stepOfRound()) pause();
 }
 
 /** Returns whether so much garbage waits to be collected that no more may be made. */
 export function isFull(): boolean {
-  return luaMemoryKb() > (keptKB * mostLeft) / 100;
+  return tuned && luaMemoryKb() > (keptKB * mostLeft) / 100;
 }
 
 /**
@@ -104,6 +119,7 @@ export function isFull(): boolean {
  * @param goesOn returns false to leave the rest for later
  */
 export function collect(pause: Pause, goesOn: (this: void) => boolean): void {
+  if (!tuned) return;
   const inUseKB = luaMemoryKb();
   if (inUseKB < (keptKB * worthCollecting) / 100) {
     // Relative to what the last cycle left, not to what is in use now: otherwise a series of edits would let memory grow to three
@@ -138,6 +154,7 @@ function stepOfRound(): boolean {
 
 /** Called every second. The room is added to the setting that other Lua code has made. */
 export function makeRoomForNeighbours(): void {
+  if (!tuned) return;
   const inUseKB = luaMemoryKb();
   leastKB = math.min(inUseKB, leastKB * growthOfLeast);
   const growth = usualGrowth();

@@ -23,7 +23,7 @@ let lookedAtSeconds = 0;
 export type TraceBorder<Argument extends AnyNotNil> = LuaTable<Argument, undefined>;
 
 /**
- * Changes settings for all Lua code of this nginx, when it starts.
+ * Changes settings for all Lua code of this nginx. Called in init_by_lua if the operator wants this.
  *
  * All code that a decision runs from the dict's get to its set has to fit into one trace. Two limits of LuaJIT are too low for
  * that: 500 constants, and 15 tail calls, which count as iterations of an unrolled loop. If LuaJIT aborts a trace, the code that

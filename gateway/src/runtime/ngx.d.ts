@@ -180,6 +180,8 @@ declare namespace ngx {
   }
   export namespace req {
     export function get_method(): string;
+    /** 0.9, 1.0, 1.1 or 2.0. Undefined: a version that this ngx_lua does not know. */
+    export function http_version(): number | undefined;
     /** When the request began. It is the same in all its phases, through internal redirects too. */
     export function start_time(): number;
     /** Returns whether nginx redirected the request here from another location. */

@@ -3,6 +3,7 @@
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
 import { collect, collectDuringLoad, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
+import { noteDefect } from "./defects.ts";
 import { stateDict } from "./shared-memory.ts";
 import { ownCpuSeconds, stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
@@ -71,7 +72,7 @@ function collectSoon(): void {
       noteSlice,
     );
     collecting = false;
-    if (!ok) ngx.log(ngx.ERR, "sluice: garbage was not collected: ", `${failure}`);
+    if (!ok) noteDefect("timers", "garbage was not collected", failure);
   });
   collecting = failedToBegin === undefined;
 }

@@ -9,17 +9,21 @@ export interface Quiet {
   suppressed: number;
 }
 
-const warnings: Quiet = { silentUntilSeconds: 0, suppressed: 0 };
-const defects: Quiet = { silentUntilSeconds: 0, suppressed: 0 };
+const warnings = newQuiet();
+const errors = newQuiet();
+
+export function newQuiet(): Quiet {
+  return { silentUntilSeconds: 0, suppressed: 0 };
+}
 
 export function warnSparingly(message: string, detail: string | undefined): void {
   const more = beginLine(warnings);
   if (more !== undefined) ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
 }
 
-/** Like `warnSparingly`, for a defect of Sluice itself, at the level that error_log has by default. */
+/** Like `warnSparingly`, at the level that error_log has by default. */
 export function logSparingly(message: string, detail: string | undefined): void {
-  const more = beginLine(defects);
+  const more = beginLine(errors);
   if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", message, ": ", detail, more);
 }
 

@@ -14,6 +14,7 @@ import {
   type Position,
 } from "../../../limiter/src/state/policy-state.ts";
 import { runUntilDone } from "../runtime/background.ts";
+import { noteDefect } from "../runtime/defects.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { expectPolicies } from "../runtime/string-table.ts";
 import { noteApplied, ownVersion } from "./applied-versions.ts";
@@ -54,7 +55,7 @@ export function catchUp(): void {
   taking = true;
   const [ok, failure] = pcall(inSlices<void>, leastBytesOfEntry, takePublished);
   taking = false;
-  if (!ok) ngx.log(ngx.ERR, "sluice: a worker could not apply a published snapshot: ", `${failure}`);
+  if (!ok) noteDefect("snapshot", "a worker could not apply a published snapshot", failure);
 }
 
 function takePublished(pause: Pause): void {

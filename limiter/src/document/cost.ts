@@ -7,7 +7,7 @@ export interface CostSource {
   readonly from: "header" | "request-bytes" | "response-bytes";
   /** The header's name in lower case; "" for other sources. */
   readonly name: string;
-  /** The cost of a request that states none. */
+  /** The cost of a request that states none, or whose body has an unknown length. */
   readonly default: number;
   readonly max: number;
 }
@@ -26,7 +26,7 @@ export function parseCostOrigin(text: string): Pick<CostSource, "from" | "name">
 /**
  * Returns the cost that a request states. An empty body costs 1.
  *
- * @param text the value of the header, or of Content-Length; undefined if it is absent
+ * @param text the value of the header, or the length of the body; undefined if the header is absent, or the length unknown
  * @returns undefined if the text is not an integer from 1 to `max`: the request must be answered with 400
  */
 export function costFrom(text: string | undefined, { from, default: unstated, max }: CostSource): number | undefined {

@@ -175,8 +175,11 @@ export type GatewayMessage =
   /** The delta does not fit what the gateway holds, which is this: it needs a snapshot. */
   | { type: "resync"; epoch: string; revision: number }
   | { type: "refused"; epoch: string; revision: number; problems: Problem[] }
-  /** `redis` is absent if the gateway has no Redis. */
-  | { type: "status"; counters: Record<string, number>; redis?: RedisReport }
+  /**
+   * `redis` is absent if the gateway has no Redis. `errors`: those of Sluice itself since nginx started, by place; absent if there was
+   * none within the last minutes.
+   */
+  | { type: "status"; counters: Record<string, number>; redis?: RedisReport; errors?: Record<string, number> }
   /**
    * Replies to the order with this id: what the gateway's own counters say afterwards. `limits` is absent if it knows no such
    * policy.

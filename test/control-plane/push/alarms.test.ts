@@ -87,6 +87,30 @@ describe("a gateway that cannot take a snapshot", () => {
   });
 });
 
+describe("a gateway in which Sluice fails", () => {
+  it("appears until minutes have passed without an error, and /readyz stays ready", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "failing");
+    gateway.apply(await gateway.next("snapshot"));
+    gateway.say({ type: "status", counters: {}, errors: { access: 3 } });
+    await untilPasses(async () =>
+      expect(await seen(running)).toEqual({
+        status: 200,
+        alarms: [{ alarm: "sluice-errors", gateways: 1 }],
+        metrics: ['sluice_control_gateway_alarms{alarm="sluice-errors"} 1'],
+        gateways: [["failing", "sluice-errors"]],
+      }),
+    );
+    expect((await running.call("GET", "/gateways")).body.gateways[0].errors).toEqual({ access: 3 });
+    expect((await running.call("GET", "readyz", { token: undefined })).body.degraded).toEqual([
+      "Sluice itself fails in gateways: see alarms.",
+    ]);
+    gateway.say({ type: "status", counters: {} });
+    await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["failing", null]]));
+    expect((await running.call("GET", "/gateways")).body.gateways[0].errors).toBeNull();
+  });
+});
+
 describe("a gateway that finds Redis too slow", () => {
   it("appears until its last worker has returned, and /readyz stays ready", async () => {
     const running = await startControlPlane();

@@ -364,6 +364,7 @@ describe("GET /gateways", () => {
             alarm: "snapshot-refused",
             refused: { revision: 1, at: expect.any(String), errors: problems },
             counters: { allowed: 7, refused: 2 },
+            errors: null,
             redis: null,
             consumers: null,
           },

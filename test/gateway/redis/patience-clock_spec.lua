@@ -83,9 +83,14 @@ describe("the patience clock", function()
     local began = {}
     local at = worker.ngx.timer.at
     local tick = worker.inner("gateway.src.redis.patience", "tick")
+    -- The task that a timer begins is in a variable of the work that the timer guards.
+    local function taskOf(callback)
+      local _, work = debug.getupvalue(callback, 1)
+      local _, task = debug.getupvalue(type(work) == "function" and work or callback, 1)
+      return type(task) == "table" and task or {}
+    end
     worker.ngx.timer.at = function(seconds, callback)
-      local _, task = debug.getupvalue(callback, 1)
-      if type(task) == "table" and task.work == tick then
+      if taskOf(callback).work == tick then
         began[#began + 1] = world.clock.nowUs
       end
       return at(seconds, callback)

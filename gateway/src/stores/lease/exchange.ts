@@ -12,6 +12,8 @@ import {
 } from "../../../../limiter/src/lease/holder.ts";
 import { countLeaseEvent, countLeaseUnits } from "../../metrics/lease-counts.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
+import { runInTimer } from "../../runtime/background.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import { isScarce } from "../node/counter-memory.ts";
@@ -131,16 +133,16 @@ function beginExchange(lease: Lease, token: string): boolean {
   begun += 1;
   lease.record.triedUs = stopwatchUs();
   saveRecord(lease.id, lease.record);
-  const [started, failure] = ngx.timer.at(0, () => {
+  const failure = runInTimer(() => {
     running += 1;
     const [exchanged, defect] = pcall(exchange, lease, token);
-    if (!exchanged) warnSparingly("a lease was not renewed", `${defect}`);
+    if (!exchanged) noteDefect("redis", "a lease was not renewed", defect);
     if (isClaimed(lease.id, token)) unclaim(lease.id);
     wake(lease);
     running -= 1;
   });
-  if (started === undefined) warnSparingly("a lease was not renewed", failure);
-  return started !== undefined;
+  if (failure !== undefined) warnSparingly("a lease was not renewed", failure);
+  return failure === undefined;
 }
 
 /** Sends the pending message and processes the reply. */

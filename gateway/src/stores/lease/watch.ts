@@ -1,6 +1,7 @@
 // Checks the leases in use every few milliseconds, so that units are there before requests need them.
 
-import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { runInTimer } from "../../runtime/background.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import { forgetBegun, look } from "./exchange.ts";
 import { forgetKnownLeases, keepLease, knownLease, type Lease, refresh } from "./leases.ts";
@@ -44,8 +45,7 @@ export function keepWatching(nowUs: number): void {
   if (watched.length === 0 || nowUs - watcherSeenUs < watcherGoneUs || ngx.worker.exiting()) return;
   watchers += 1;
   const watcher = watchers;
-  const [started] = ngx.timer.at(0, () => watchAll(watcher));
-  if (started !== undefined) watcherSeenUs = nowUs;
+  if (runInTimer(() => watchAll(watcher)) === undefined) watcherSeenUs = nowUs;
 }
 
 /**
@@ -60,7 +60,7 @@ function watchAll(watcher: number): void {
     watched = [];
     for (const lease of leases) {
       const [looked, failure] = pcall(look, lease);
-      if (!looked) warnSparingly("a lease was not checked", `${failure}`);
+      if (!looked) noteDefect("redis", "a lease was not checked", failure);
       if (isInUse(lease)) keepWatched(lease);
       else lease.watched = false;
     }

@@ -2,6 +2,7 @@
 // used end, two at each write, and stops at the first entry that still lives: one idle counter with a window of a day holds up
 // everything behind it. So one worker moves living entries to the other end, a few at a time.
 
+import { runEvery } from "../../runtime/background.ts";
 import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 
@@ -34,7 +35,7 @@ export function keepFreeingExpired(): void {
   const swept = [countersDict, overflowDict].map(
     (dict): Swept => ({ dict, scarceBytes: dict.capacity() * scarceBelow, expired: 0 }),
   );
-  ngx.timer.every(everySeconds, (premature) => {
+  runEvery(everySeconds, (premature) => {
     if (premature) return;
     for (const each of swept) if (each.dict.free_space() < each.scarceBytes) sweep(each);
   });

@@ -1,9 +1,10 @@
 // A lock for a key, with one holder at a time among all workers of this nginx. A free lock is acquired by one `safe_add` of its
 // key: lua-resty-lock begins with `add`, which would evict another lock if the dict is full. Only a caller that finds the lock
 // taken waits, by lua-resty-lock if it is installed, else by an implementation of the same contract here. A lock whose holder was
-// killed expires.
+// killed expires. A lock whose holder breaks off with an error is released by whoever catches that.
 
 import { countEvent } from "../../metrics/counts.ts";
+import { afterDefects } from "../../runtime/defects.ts";
 import { lockLibrary } from "../../runtime/lua-modules.ts";
 import { locksDict } from "../../runtime/shared-memory.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
@@ -33,13 +34,27 @@ const heldLocks: Record<string, RestyLock | undefined> = {};
 let heldCount = 0;
 
 /**
+ * The locks that the running code holds. While it holds one, nothing yields except the wait for a second one, and the code that runs
+ * meanwhile does not find the first one here.
+ */
+let held: string | undefined;
+let heldBeside: string | undefined;
+
+afterDefects(() => {
+  if (heldBeside !== undefined) release(heldBeside);
+  if (held !== undefined) release(held);
+});
+
+/**
  * Waits for the lock. May yield to other requests before it is acquired, never after.
  *
  * @returns false if it was not acquired in time: going on without it may lose a simultaneous charge by another worker
  */
 export function acquire(key: string): boolean {
   const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
-  return free === true || waitFor(key, failure);
+  if (free !== true && !waitFor(key, failure)) return false;
+  held = key;
+  return true;
 }
 
 /**
@@ -48,7 +63,18 @@ export function acquire(key: string): boolean {
  */
 export function acquireBeside(key: string): boolean {
   const [free, failure] = locksDict.safe_add(key, true, holdSeconds);
-  return free === true || counted(waitOwn(key, failure, timeoutBesideSeconds));
+  if (free !== true && !waitBeside(key, failure)) return false;
+  heldBeside = key;
+  return true;
+}
+
+function waitBeside(key: string, failure: string | undefined): boolean {
+  const first = held;
+  held = undefined;
+  const [waited, acquired] = pcall(waitOwn, key, failure, timeoutBesideSeconds);
+  held = first;
+  if (!waited) error(acquired, 0);
+  return counted(acquired as boolean);
 }
 
 /**
@@ -56,6 +82,8 @@ export function acquireBeside(key: string): boolean {
  * lock, and would lose it.
  */
 export function release(key: string): void {
+  if (key === held) held = undefined;
+  else heldBeside = undefined;
   if (heldCount === 0 || !releaseResty(key)) locksDict.delete(key);
 }
 

@@ -3,6 +3,7 @@
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { runSoon } from "../../runtime/background.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import {
   type Charge,
@@ -74,7 +75,7 @@ export function refundOnNodeLater(this: void, charge: Charge): void {
     for (const each of charges) {
       // An error in one refund must not prevent the others.
       const [refunded, defect] = pcall(refundNow, [each]);
-      if (!refunded) warnSparingly(stayCharged, `${defect}`);
+      if (!refunded) noteDefect("timers", stayCharged, defect);
     }
   });
   if (failure === undefined) return;

@@ -26,6 +26,7 @@ import type { Script } from "../../redis/script-request.ts";
 import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../../request/request-state.ts";
 import { runSoon } from "../../runtime/background.ts";
 import { nowMs } from "../../runtime/clock.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
@@ -347,7 +348,7 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
   batch.patience = patience;
   const [flushed, failure] = pcall(flush, settings, batch, patience);
   endWatch(patience);
-  if (!flushed) warnSparingly("a defect in Sluice left a batch of requests undecided by Redis", `${failure}`);
+  if (!flushed) noteDefect("redis", "a defect in Sluice left a batch of requests undecided by Redis", failure);
   // Before a request with a reply goes on: it may reuse its pending check for another one.
   const abandoned = abandonedOf(batch, flushed);
   if (batch.released) threads -= 1;

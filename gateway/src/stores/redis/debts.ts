@@ -17,6 +17,7 @@ import { callForNumber, callForNumbers } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { runUntilDone } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
@@ -206,7 +207,7 @@ function shrink(debt: Debt): void {
 function payOnce(): boolean {
   sleepMs(pauseMs);
   const [paid, reached] = pcall(pay);
-  if (!paid) warnSparingly("units that were taken without Redis could not be charged yet", `${reached}`);
+  if (!paid) noteDefect("redis", "units that were taken without Redis could not be charged yet", reached);
   pauseMs = paid && reached ? firstPauseMs : math.min(pauseMs * 2, longestPauseMs);
   paying = count > 0 && !ngx.worker.exiting();
   if (!paying) forgetAll();

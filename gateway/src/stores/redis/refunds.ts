@@ -9,6 +9,7 @@ import { callForNumber, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { runSoon, runUntilDone } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
+import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
@@ -121,7 +122,7 @@ export function refundInRedisLater(this: void, charge: Charge): void {
 /** An error in some refunds must not prevent the others. */
 function refundGuarded(charges: readonly Refund[]): void {
   const [refunded, defect] = pcall(refundTogether, charges);
-  if (!refunded) warnSparingly(stayCharged, `${defect}`);
+  if (!refunded) noteDefect("redis", stayCharged, defect);
 }
 
 /** @param charges one or more, at the same server */

@@ -9,6 +9,7 @@ import { type MergedDecision, mergeAll, mergeLimit } from "../../../../limiter/s
 import { isEndless } from "../../../../limiter/src/header-values.ts";
 import { countRecalled } from "../../metrics/redis-calls.ts";
 import { watchEpoch } from "../../redis/epoch.ts";
+import { runEvery } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { stateDict } from "../../runtime/shared-memory.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
@@ -50,7 +51,7 @@ const latestReplySeconds = 60;
 
 /** Called when a worker starts. @param forgetMore clears other caches that are wrong after an operator has changed counters */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
-  ngx.timer.every(lookEverySeconds, () => {
+  runEvery(lookEverySeconds, () => {
     if (followVersion()) forgetMore();
   });
   if (settings.deployment.kind === "cluster") {
