@@ -30,6 +30,7 @@ const longest = [
   "fuzz/fuzz",
   "e2e/outages",
   "e2e/redis-cluster",
+  "e2e/redis-name",
   "e2e/worked-cases",
   "e2e/response-bytes",
   "e2e/edited-under-load",

@@ -17,6 +17,7 @@ import { retireGonePolicies } from "./metrics/retiring.ts";
 import { healthz as answerHealthz } from "./private/healthz.ts";
 import { recallConsumers } from "./push/consumers.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
+import { limitConnectionAge } from "./redis/connection-age.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
@@ -103,6 +104,7 @@ export function initWorker(): void {
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     contactRedisAtStart(settings.redis);
+    limitConnectionAge(settings.redis);
   }
   if (ngx.worker.id() === 0) lookAfterOwnDirectory(settings);
   keepPushSocket(settings);

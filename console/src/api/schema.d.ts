@@ -5429,6 +5429,7 @@ export interface components {
                     /** Format: date-time */
                     since: string;
                     id?: string;
+                    strayWorkers: number;
                     overloadedWorkers: number;
                 } | null;
                 consumers: {
