@@ -18,6 +18,7 @@ import { healthz as answerHealthz, type WorkerStart } from "./private/healthz.ts
 import { metrics as answerMetrics } from "./private/metrics.ts";
 import { recallConsumers } from "./push/consumers.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
+import { limitConnectionAge } from "./redis/connection-age.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
@@ -127,6 +128,7 @@ function beginWorker(): void {
   if (settings.redis !== undefined) {
     keepRefusalsTrue(settings.redis, forgetLeases);
     contactRedisAtStart(settings.redis);
+    limitConnectionAge(settings.redis);
   }
   if (ngx.worker.id() === 0) lookAfterOwnDirectory(settings);
   keepPushSocket(settings);

@@ -5432,6 +5432,7 @@ export interface components {
                     /** Format: date-time */
                     since: string;
                     id?: string;
+                    strayWorkers: number;
                     overloadedWorkers: number;
                 } | null;
                 consumers: {

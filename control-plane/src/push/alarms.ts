@@ -12,7 +12,7 @@ import type { Gateway } from "./fleet.ts";
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
  * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
  * consumers-full: the gateway has no memory for all consumers. Those that it lacks have the default plan there.
- * another-redis: the gateway uses another Redis than the control plane, or than most gateways.
+ * another-redis: the gateway, or some of its workers, use another Redis than the control plane, or than most gateways.
  * redis-overloaded: the gateway decides by its share by choice, because Redis is slower than its operator allows.
  * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
  */

@@ -71,7 +71,7 @@ const workerActivity = recordSchema({
 });
 const redis = recordSchema(
   { state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count },
-  { id: text, overloadedWorkers: count },
+  { id: text, strayWorkers: count, overloadedWorkers: count },
 );
 const errors = { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: count };
 

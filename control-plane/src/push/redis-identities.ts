@@ -1,13 +1,13 @@
-// Finds gateways that use another Redis than their fleet: such a gateway counts alone, and nobody would notice. Each Redis has an
-// identity, which gateways report and the control plane reads (redis/redis-link.ts).
+// Finds gateways that use another Redis than their fleet, or whose workers use different ones: they count apart, and nobody would
+// notice. Each Redis has an identity, which gateways report and the control plane reads (redis/redis-link.ts).
 
 import type { Gateway } from "./fleet.ts";
 
 /**
- * After a Redis has lost everything, it has another identity, and gateways need up to 12 seconds to report it: they look every 10,
- * and report every 2.
+ * After a Redis has lost everything, it has another identity, and gateways need up to 18 seconds to report it: they look every 10,
+ * renew their connections 6 later at most, and report every 2.
  */
-const strayAfterMs = 30_000;
+const strayAfterMs = 20_000;
 
 export class RedisIdentities {
   /** Since when a gateway has had another Redis, by the gateway's id. */
@@ -25,13 +25,15 @@ export class RedisIdentities {
    */
   look(gateways: readonly Gateway[], own: string | undefined, nowMs: number): boolean {
     const found = gateways.flatMap(({ id, disconnectedAtMs, redis }) =>
-      disconnectedAtMs === undefined && redis?.id !== undefined ? [{ id, redis: redis.id }] : [],
+      disconnectedAtMs === undefined && redis?.id !== undefined
+        ? [{ id, redis: redis.id, isDivided: (redis.strayWorkers ?? 0) > 0 }]
+        : [],
     );
     const identities = found.map(({ redis }) => redis);
     const expected = own ?? majorityOf(identities);
     // Where no Redis has the most gateways, every gateway may be the wrong one.
     const isStray = (redis: string) => redis !== expected && new Set(identities).size + (own === undefined ? 0 : 1) > 1;
-    const others = found.filter(({ redis }) => isStray(redis));
+    const others = found.filter(({ redis, isDivided }) => isDivided || isStray(redis));
     this.#since = new Map(others.map(({ id }) => [id, this.#since.get(id) ?? nowMs]));
     const strays = [...this.#since].filter(([, sinceMs]) => nowMs - sinceMs > strayAfterMs).map(([id]) => id);
     const changed = strays.length !== this.#strays.size || strays.some((id) => !this.#strays.has(id));

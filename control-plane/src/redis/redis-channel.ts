@@ -15,6 +15,8 @@ export interface RedisChannelDependencies {
 }
 
 const retryMs = 1_000;
+/** Then the name may lead to another server. Nothing is lost: control planes look for changes by themselves. */
+const greatestAgeMs = 30_000;
 
 export class RedisChannel {
   readonly #dependencies: RedisChannelDependencies;
@@ -64,7 +66,11 @@ export class RedisChannel {
       try {
         await listener.connect();
         await listener.subscribe(this.#name);
-        await ended;
+        // Nothing has failed then: the next connection is made at once.
+        if (await lastsFor(greatestAgeMs, ended)) {
+          listener.disconnect();
+          continue;
+        }
       } catch (error) {
         this.#note(error);
       }
@@ -79,4 +85,15 @@ export class RedisChannel {
     this.#wasRefused = true;
     this.#dependencies.onRefused(message);
   }
+}
+
+/** @returns true after so long, false if it has ended before */
+async function lastsFor(ms: number, ended: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const aged = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, ms, true).unref();
+  });
+  const lasted = await Promise.race([aged, ended.then(() => false)]);
+  clearTimeout(timer);
+  return lasted;
 }

@@ -1,8 +1,9 @@
-// The control plane's connection to Redis. It keeps the gateways' scripts loaded there, checks whether Redis does what
+// The control plane's connection to Redis, which has a greatest age: the name of Redis may lead to another server by now. It keeps the gateways' scripts loaded there, checks whether Redis does what
 // counters need, and runs scripts. The rest of the control plane works without Redis: nothing waits for it, and a command
 // fails at once while Redis cannot be reached.
 
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { Cluster, type Redis } from "ioredis";
 import { clientFor, nodeAt } from "./redis-client.ts";
 import { clauseFor, describeFailure, isOffline, isUnknownPrimary, RedisFailure } from "./redis-failure.ts";
@@ -29,13 +30,25 @@ export interface RedisLinkDependencies {
 
 /** How often every primary is checked for what counters need, and gets the scripts if its connection is new. */
 const lookEveryMs = 1_000;
+/** A random part of it is taken off each time. */
+const greatestAgeMs = 30_000;
+const randomPart = 1 / 3;
+const retryAfterMs = 5_000;
+/** How long a new connection may take. */
+const readyWithinMs = 5_000;
 const identityKey = "sluice:epoch";
 const slotCount = 16_384;
 const unreachable = "no connection";
 
 export class RedisLink {
   readonly #dependencies: RedisLinkDependencies;
-  readonly #client: Redis | Cluster;
+  #client: Redis | Cluster;
+  /** Connected, and checked: takes the place of the client when nothing is being checked. */
+  #prepared: Redis | Cluster | undefined;
+  #isPreparing = false;
+  #renewAtMs: number;
+  /** All that are open, with the number of commands under way. A client that was replaced is closed after the last one. */
+  readonly #underWay = new Map<Redis | Cluster, number>();
   /** Connections whose server has got the scripts since the connection was opened. */
   readonly #loaded = new WeakSet<Redis>();
   /** The last error that each connection reported. It is the reason to give when a command finds the connection closed. */
@@ -50,16 +63,59 @@ export class RedisLink {
   constructor(dependencies: RedisLinkDependencies) {
     this.#dependencies = dependencies;
     this.#health = { state: "connecting", sinceMs: dependencies.now(), error: undefined };
-    this.#client = clientFor(dependencies.deployment);
-    // Without a listener, an error event would end the process.
-    this.#client.on("error", (error: Error) => this.#note(this.#client, error));
-    this.#client.on("+node", (node: Redis) => node.on("error", (error: Error) => this.#note(node, error)));
-    this.#client.on("sentinelError", (error: Error) => {
-      if (isUnknownPrimary(error)) this.#note(this.#client, error);
-    });
-    this.#client.on("ready", () => void this.#look());
-    this.#timer = setInterval(() => void this.#look(), lookEveryMs);
+    this.#client = this.#open();
+    this.#renewAtMs = performance.now() + nextAgeMs();
+    this.#timer = setInterval(() => {
+      void this.#look();
+      if (performance.now() >= this.#renewAtMs) void this.#prepare();
+    }, lookEveryMs);
     this.#timer.unref();
+  }
+
+  #open(): Redis | Cluster {
+    const client = clientFor(this.#dependencies.deployment);
+    this.#underWay.set(client, 0);
+    // Without a listener, an error event would end the process.
+    client.on("error", (error: Error) => this.#note(client, error));
+    client.on("+node", (node: Redis) => node.on("error", (error: Error) => this.#note(node, error)));
+    client.on("sentinelError", (error: Error) => {
+      if (isUnknownPrimary(error)) this.#note(client, error);
+    });
+    client.on("ready", () => {
+      if (client === this.#client) void this.#look();
+    });
+    return client;
+  }
+
+  #close(client: Redis | Cluster): void {
+    this.#underWay.delete(client);
+    client.disconnect();
+  }
+
+  /** Connects anew, to where the name of Redis leads now. If that fails, the present connection stays in use. */
+  async #prepare(): Promise<void> {
+    if (this.#isPreparing || this.#prepared !== undefined) return;
+    this.#isPreparing = true;
+    const next = this.#open();
+    const works = (await isReadySoon(next)) && (await this.#visitPrimaries(next)) === undefined;
+    this.#isPreparing = false;
+    this.#renewAtMs = performance.now() + (works ? nextAgeMs() : retryAfterMs);
+    if (!works || this.#stopped) {
+      this.#close(next);
+      return;
+    }
+    this.#prepared = next;
+    void this.#look();
+  }
+
+  /** Commands that are under way end where they began. */
+  #changeOver(): void {
+    const next = this.#prepared;
+    if (next === undefined) return;
+    const former = this.#client;
+    this.#client = next;
+    this.#prepared = undefined;
+    if (this.#underWay.get(former) === 0) this.#close(former);
   }
 
   get health(): RedisHealth {
@@ -103,17 +159,23 @@ export class RedisLink {
   stop(): void {
     this.#stopped = true;
     clearInterval(this.#timer);
-    this.#client.disconnect();
+    for (const client of this.#underWay.keys()) client.disconnect();
   }
 
   async #done<Result>(ask: (client: Redis | Cluster) => Promise<Result>): Promise<Result> {
+    const client = this.#client;
+    this.#underWay.set(client, (this.#underWay.get(client) ?? 0) + 1);
     try {
-      return await ask(this.#client);
+      return await ask(client);
     } catch (error) {
-      const description = this.#describe(this.#client, error);
+      const description = this.#describe(client, error);
       // A Cluster does not say which node's connection it found closed.
       const cause = isOffline(error) ? (this.#health.error ?? description) : description;
       throw new RedisFailure(cause, clauseFor(cause));
+    } finally {
+      const left = (this.#underWay.get(client) ?? 1) - 1;
+      this.#underWay.set(client, left);
+      if (left === 0 && client !== this.#client) this.#close(client);
     }
   }
 
@@ -127,7 +189,8 @@ export class RedisLink {
     this.#looking = true;
     do {
       this.#looksAgain = false;
-      const failure = await this.#visitPrimaries();
+      this.#changeOver();
+      const failure = await this.#visitPrimaries(this.#client);
       // If the server is lost in between, the next look says so.
       if (failure === undefined) await this.#identify().catch(() => undefined);
       if (!this.#stopped) this.#become(failure);
@@ -143,8 +206,7 @@ export class RedisLink {
   }
 
   /** @returns the failure, if there is one */
-  async #visitPrimaries(): Promise<string | undefined> {
-    const client = this.#client;
+  async #visitPrimaries(client: Redis | Cluster): Promise<string | undefined> {
     if (!(client instanceof Cluster)) return this.#failureOf(client, () => this.#visit(client));
     const failure = await this.#failureOf(client, () => refreshSlots(client));
     if (failure !== undefined) return failure === unreachable ? this.#whyUnreachable() : failure;
@@ -230,6 +292,20 @@ export class RedisLink {
     const changed = former.state !== state;
     this.#health = { state, sinceMs: changed ? this.#dependencies.now() : former.sinceMs, error };
     if (changed) this.#dependencies.onHealth(this.#health, former.state);
+  }
+}
+
+function nextAgeMs(): number {
+  return greatestAgeMs * (1 - randomPart * Math.random());
+}
+
+async function isReadySoon(client: Redis | Cluster): Promise<boolean> {
+  if (client.status === "ready") return true;
+  try {
+    await once(client, "ready", { signal: AbortSignal.timeout(readyWithinMs) });
+    return true;
+  } catch {
+    return false;
   }
 }
 

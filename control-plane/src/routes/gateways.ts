@@ -92,6 +92,7 @@ function shown(gateway: Gateway, newest: Position, alarm: AlarmName | undefined,
             state: gateway.redis.state,
             since: new Date(gateway.redis.sinceSeconds * 1000).toISOString(),
             id: gateway.redis.id,
+            strayWorkers: gateway.redis.strayWorkers ?? 0,
             overloadedWorkers: gateway.redis.overloadedWorkers ?? 0,
           },
   };

@@ -488,6 +488,10 @@ const redisOfGateway = {
         state: { type: "string", enum: ["ok", "failing", "unused"] },
         since: time,
         id: redisIdentity,
+        strayWorkers: {
+          ...count,
+          description: "How many of its workers use another Redis than `id`, because the name of Redis has just moved.",
+        },
         overloadedWorkers: {
           ...count,
           description: "How many of its workers decide by the gateway's share by choice, because Redis is overloaded.",

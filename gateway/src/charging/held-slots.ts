@@ -68,7 +68,7 @@ function look(): void {
 }
 
 /** Notes the slots that a charge took, if it has limits of that kind. A charge without limits took none: onStoreFailure let it pass. */
-export function holdSlots({ policy, limits, keyValues, chargedAt, store }: Charge): void {
+export function holdSlots({ policy, limits, keyValues, chargedAt, store, redis }: Charge): void {
   const held: CompiledLimit[] = [];
   const heldAtUs: number[] = [];
   let shortestSeconds = math.huge;
@@ -89,6 +89,7 @@ export function holdSlots({ policy, limits, keyValues, chargedAt, store }: Charg
     keyValues,
     chargedAt: heldAtUs,
     store,
+    redis,
     renewEverySeconds,
     renewAtSeconds: ngx.now() + renewEverySeconds,
     renewing: false,

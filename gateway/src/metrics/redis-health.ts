@@ -11,7 +11,7 @@ import { redisCallCounts, redisFailureCount, redisFailures } from "./redis-calls
  */
 let answered: number | undefined;
 let failed = 0;
-const identityKey = "redis-identity";
+const identityKey = "redis-identity:";
 let state: RedisReport["state"] = "unused";
 let sinceSeconds = ngx.now();
 
@@ -31,15 +31,52 @@ export function redisReport(): RedisReport {
   else if (answers > answered) become("ok");
   answered = answers;
   failed = failures;
-  const [id] = stateDict.get<string>(identityKey);
+  const identities = redisIdentities();
+  const strays = identities.reduce((sum, { workers }, i) => (i === 0 ? 0 : sum + workers), 0);
   const overloaded = overloadedWorkers();
-  const overload = overloaded === 0 ? undefined : overloaded;
-  return { state, sinceSeconds: math.floor(sinceSeconds), id, overloadedWorkers: overload };
+  return {
+    state,
+    sinceSeconds: math.floor(sinceSeconds),
+    id: identities[0]?.id,
+    strayWorkers: strays === 0 ? undefined : strays,
+    overloadedWorkers: overloaded === 0 ? undefined : overloaded,
+  };
 }
 
-/** Called by any worker that has read it. @param id names the data that Redis has */
-export function noteRedisIdentity(id: string): void {
-  if (stateDict.get<string>(identityKey)[0] !== id) stateDict.set(identityKey, id);
+/**
+ * Called by each worker that has read it.
+ *
+ * @param id names the data that Redis has
+ * @returns whether no other worker uses it yet
+ */
+export function noteRedisIdentity(id: string): boolean {
+  const isFirst = !redisIdentities().some((one) => one.id === id);
+  stateDict.set(identityKey + ngx.worker.id(), id);
+  return isFirst;
+}
+
+/** A Redis that workers of this nginx use. */
+interface UsedRedis {
+  readonly id: string;
+  workers: number;
+}
+
+/** Returns which Redis the workers of this nginx use, beginning with that of most workers: one, unless its name has just moved. */
+export function redisIdentities(): UsedRedis[] {
+  const used: UsedRedis[] = [];
+  for (let worker = 0; worker < ngx.worker.count(); worker++) {
+    const [id] = stateDict.get<string>(identityKey + worker);
+    if (id === undefined) continue;
+    const known = used.find((one) => one.id === id);
+    if (known === undefined) used.push({ id, workers: 1 });
+    else known.workers += 1;
+  }
+  return used.sort((a, b) => b.workers - a.workers);
+}
+
+/** Returns whether workers of this nginx use different servers, and so count apart. */
+export function isDividedOverRedis(): boolean {
+  return redisIdentities().length > 1;
 }
 
 function become(next: RedisReport["state"]): void {

@@ -1,8 +1,10 @@
-// GET /sluice/healthz answers 200 while this nginx serves. It reports the revision in force and whether the control plane is
-// connected. A gateway without its control plane is healthy, because it goes on limiting. A gateway that never had any policies
-// lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it has one. It reports defects of
-// Sluice, and stays healthy: the next request may be decided. A worker that did not begin, or cannot keep policies, is always unhealthy.
+// GET /sluice/healthz answers 200 while this nginx serves. It reports the revision in force, whether the control plane is connected,
+// and whether all workers use the same Redis. A gateway without its control plane is healthy, because it goes on limiting. A gateway
+// that never had any policies lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it
+// has one. It reports defects of Sluice, and stays healthy: the next request may be decided. A worker that did not begin, or cannot keep
+// policies, is always unhealthy.
 
+import { redisIdentities } from "../metrics/redis-health.ts";
 import { defectCounts, recentDefects } from "../runtime/defects.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
@@ -26,16 +28,19 @@ const unhealthy: Readonly<Record<Exclude<WorkerStart, "begun">, string>> = {
 
 export function healthz({ requireSnapshot }: Settings, start: WorkerStart): void {
   const { revision } = currentState().position;
+  const redis = redisIdentities();
   const isUnhealthy = start !== "begun" || (requireSnapshot && !hasSnapshot());
   if (isUnhealthy) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
-  const status = start === "begun" ? statusOf() : unhealthy[start];
-  ngx.print(cjson.encode({ status, revision, connected: isConnected(), errors: defectCounts() }));
+  const status = start === "begun" ? statusOf(redis.length) : unhealthy[start];
+  const ids = redis.length === 0 ? undefined : redis.map(({ id }) => id);
+  ngx.print(cjson.encode({ status, revision, connected: isConnected(), redis: ids, errors: defectCounts() }));
 }
 
-function statusOf(): string {
+function statusOf(redisCount: number): string {
   const recent = recentDefects();
   if (recent.length > 0) return `Sluice failed lately: ${recent.join(", ")}`;
-  return hasSnapshot() ? "ok" : "no policies yet";
+  if (!hasSnapshot()) return "no policies yet";
+  return redisCount > 1 ? "workers use different Redis servers, and count apart" : "ok";
 }

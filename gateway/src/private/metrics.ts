@@ -30,6 +30,7 @@ import {
   redisFailureCount,
   redisFailures,
 } from "../metrics/redis-calls.ts";
+import { redisIdentities } from "../metrics/redis-health.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
 import { defectCount, defectPlaces } from "../runtime/defects.ts";
 import { consumersDict, countersDict, overflowDict } from "../runtime/shared-memory.ts";
@@ -90,6 +91,15 @@ function answer(this: void, pause: Pause): void {
     longestSliceSeconds(),
   );
   gauge(lines, "sluice_push_connected", "1 while the control plane is connected.", isConnected() ? 1 : 0);
+  heading(
+    lines,
+    "sluice_redis_workers",
+    "gauge",
+    "Workers that use the Redis with this identity: its key sluice:epoch.",
+  );
+  for (const { id, workers } of redisIdentities()) {
+    lines.push(sample("sluice_redis_workers", { redis: id }, whole(workers)));
+  }
   gauge(lines, "sluice_redis_breakers_open", "Redis servers that this worker sends nothing to.", openBreakerCount());
   overload(lines);
   gauge(

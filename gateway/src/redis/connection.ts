@@ -28,10 +28,19 @@ export interface RedisServer extends Answerer {
   readonly address: Address;
   /** The host to dial: nginx's resolver only asks DNS, which may not know localhost. */
   readonly host: string;
-  readonly options: { readonly pool: string; readonly pool_size: number; readonly backlog: number };
+  /** Names the pool of connections in use. Renewed connections are in another pool: see connection-age.ts. */
+  options: ConnectOptions;
+  /** How many connections were made in this pool. */
+  made: number;
   readonly breaker: Breaker;
   /** When other servers were first named in its place, by the stopwatch; undefined: it is still named. */
   replacedAtSeconds: number | undefined;
+}
+
+interface ConnectOptions {
+  readonly pool: string;
+  readonly pool_size: number;
+  readonly backlog: number;
 }
 
 const poolSize = 64;
@@ -44,6 +53,8 @@ const tooLate = "timeout: the new connection took too long";
 const expectedBackSeconds = 5;
 
 const servers: Record<string, RedisServer | undefined> = {};
+/** How often connections were renewed. */
+let generation = 0;
 
 /** Returns the server at this address in this role. */
 export function serverAt(access: Access, address: Address): RedisServer {
@@ -51,12 +62,12 @@ export function serverAt(access: Access, address: Address): RedisServer {
   let server = servers[pool];
   if (server === undefined) {
     const host = address.host === "localhost" ? "127.0.0.1" : address.host;
-    const options = { pool, pool_size: poolSize, backlog };
     server = {
       access,
       address,
       host,
-      options,
+      options: newestOptions(access, address),
+      made: 0,
       breaker: closedBreaker(`Redis at ${address.host}:${address.port}`),
       answeredAtSeconds: 0,
       replacedAtSeconds: undefined,
@@ -64,6 +75,33 @@ export function serverAt(access: Access, address: Address): RedisServer {
     servers[pool] = server;
   }
   return server;
+}
+
+/** Names the pool for connections that are made from now on. */
+export function newestOptions(access: Access, address: Address): ConnectOptions {
+  return { pool: `${poolName(access, address)}#${generation}`, pool_size: poolSize, backlog };
+}
+
+/** From now on, `newestOptions` names new pools. @returns the servers whose present connections are to be renewed */
+export function beginRenewal(): RedisServer[] {
+  generation += 1;
+  const connected: RedisServer[] = [];
+  for (const pool in servers) {
+    const server = servers[pool] as RedisServer;
+    if (server.made > 0) connected.push(server);
+  }
+  return connected;
+}
+
+/** From now on, requests use these connections, which may lead to another server of the same name. */
+export function useConnections(
+  server: RedisServer,
+  prepared: readonly RedisConnection[],
+  options: ConnectOptions,
+): void {
+  for (const redis of prepared) keep(redis);
+  server.options = options;
+  server.made = prepared.length;
 }
 
 /**
@@ -90,16 +128,18 @@ function isGone({ replacedAtSeconds }: RedisServer): boolean {
 /**
  * @param deadlineMs for each step and for the commands that follow, by nginx's clock
  * @param patience of the waiting call: for each step and each reply, by the patience clock
+ * @param options name the pool
  * @returns a connection, to be released by `keep` or `discard`; or the error message, and then no script was sent
  */
 export function connectTo(
   server: RedisServer,
   deadlineMs: number,
   patience: Patience = newPatience(deadlineMs),
+  options: ConnectOptions = server.options,
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   if (redisLibrary === undefined) return $multi(undefined, "lua-resty-redis is not installed");
   beginWaiting(patience, server);
-  const [redis, connectFailure] = connectPatiently(server, deadlineMs, patience);
+  const [redis, connectFailure] = connectPatiently(server, deadlineMs, patience, options);
   if (redis === undefined) return $multi(undefined, `connect: ${connectFailure}`);
   const [reused] = redis.get_reused_times();
   if (reused !== 0) return $multi(redis, undefined);
@@ -108,6 +148,7 @@ export function connectTo(
     discard(redis);
     return $multi(undefined, greetingFailure);
   }
+  if (options === server.options) server.made += 1;
   if (leftSeconds(patience) > 0) return $multi(redis, undefined);
   // Keep the connection for the next request.
   keep(redis);
@@ -119,6 +160,7 @@ function connectPatiently(
   server: RedisServer,
   deadlineMs: number,
   patience: Patience,
+  options: ConnectOptions,
 ): LuaMultiReturn<[RedisConnection | undefined, string | undefined]> {
   const endsAtSeconds = stopwatchSeconds() + patience.limitSeconds;
   let timeoutMs = deadlineMs;
@@ -126,7 +168,7 @@ function connectPatiently(
     const redis = (redisLibrary as NonNullable<typeof redisLibrary>).new();
     readPatiently(redis, patience);
     redis.set_timeout(timeoutMs);
-    const [connected, failure] = redis.connect(server.host, server.address.port, server.options);
+    const [connected, failure] = redis.connect(server.host, server.address.port, options);
     if (connected !== undefined) return $multi(redis, undefined);
     const isOver = isSilent(patience) || leftSeconds(patience) <= 0 || stopwatchSeconds() >= endsAtSeconds;
     if (failure !== "timeout" || isOver) return $multi(undefined, failure);
@@ -191,6 +233,19 @@ export function probe(redis: RedisConnection): LuaMultiReturn<[boolean | undefin
   keep(redis);
   // An error because the key belongs to another slot is an answer too.
   return $multi(reply !== false || failure?.startsWith("MOVED") === true, failure);
+}
+
+/**
+ * Finds out whether a server takes writes now, by one that changes nothing.
+ *
+ * @returns why it does not
+ */
+export function refusalToWrite(redis: RedisConnection): string | undefined {
+  const [reply, failure] = redis.pexpire(probeKey, 1);
+  if (reply !== undefined && reply !== false) return undefined;
+  // An error because the key belongs to another slot says that this node works.
+  const isElsewhere = failure?.startsWith("MOVED") === true || failure?.startsWith("ASK ") === true;
+  return isElsewhere ? undefined : (failure ?? "no reply");
 }
 
 /** Returns a connection to the pool, for the next request. Only for a connection on which no reply is outstanding. */

@@ -1,7 +1,7 @@
 // Which server is the primary, according to the sentinels. A worker keeps this information until the primary fails it.
 
 import { type Address, type Deployment, reportedAddress } from "../../../limiter/src/protocol/redis-url.ts";
-import { forgetOthers, type RedisServer, serverAt } from "./connection.ts";
+import { connectTo, forgetOthers, keep, type RedisServer, serverAt } from "./connection.ts";
 import { discover, newDiscovery, queryFirstAnswering } from "./discovery.ts";
 
 export type SentinelDeployment = Deployment & { kind: "sentinel" };
@@ -41,7 +41,39 @@ export function doubtPrimary(server: RedisServer): void {
   first += 1;
 }
 
+/**
+ * Asks the sentinels although the primary answers: they may name another one. It is used once it can be reached. Yields.
+ *
+ * @returns the error message
+ */
+export function askForPrimary(deployment: SentinelDeployment, deadlineMs: number): string | undefined {
+  const former = primary;
+  if (former === undefined) return undefined;
+  const [named, failure] = namedPrimary(deployment, deadlineMs);
+  if (named === undefined) return failure;
+  if (named !== former) {
+    const [redis, connectFailure] = connectTo(named, deadlineMs);
+    if (redis === undefined) return `${named.address.host}:${named.address.port}: ${connectFailure}`;
+    keep(redis);
+    if (primary !== former) return undefined;
+    primary = named;
+  }
+  forgetOthers(deployment.access, [named]);
+  return undefined;
+}
+
 function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): string | undefined {
+  const [named, failure] = namedPrimary(deployment, deadlineMs);
+  if (named === undefined) return failure;
+  primary = named;
+  forgetOthers(deployment.access, [named]);
+  return undefined;
+}
+
+function namedPrimary(
+  deployment: SentinelDeployment,
+  deadlineMs: number,
+): LuaMultiReturn<[RedisServer | undefined, string | undefined]> {
   const { access, sentinels, sentinelAccess, name } = deployment;
   const [reported, index, failure] = queryFirstAnswering<Address>(
     sentinelAccess,
@@ -57,8 +89,6 @@ function learnPrimary(deployment: SentinelDeployment, deadlineMs: number): strin
     },
   );
   first = index;
-  if (reported === undefined) return failure;
-  primary = serverAt(access, reported);
-  forgetOthers(access, [primary]);
-  return undefined;
+  if (reported === undefined) return $multi(undefined, failure);
+  return $multi(serverAt(access, reported), undefined);
 }

@@ -69,13 +69,31 @@ export function doubtSlots(): void {
   doubted = true;
 }
 
+/**
+ * Asks the nodes that the URL names, although those of the map answer: the names may lead to another cluster by now. Yields.
+ *
+ * @returns the error message
+ */
+export function askForSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
+  if (sources === undefined) return undefined;
+  return learnSlotsFrom(deployment, [...deployment.seeds, ...sources], 0, deadlineMs);
+}
+
 function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
+  return learnSlotsFrom(deployment, sources ?? deployment.seeds, first, deadlineMs);
+}
+
+function learnSlotsFrom(
+  deployment: ClusterDeployment,
+  asked: readonly Address[],
+  from: number,
+  deadlineMs: number,
+): string | undefined {
   const { access, seeds } = deployment;
-  const asked = sources ?? seeds;
   const [map, index, failure] = queryFirstAnswering<Record<number, RedisServer>>(
     access,
     asked,
-    first,
+    from,
     deadlineMs,
     (redis, source) => {
       const [reply, replyFailure] = redis.cluster("slots");

@@ -59,6 +59,7 @@ declare interface RedisConnection {
   select(database: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   get(key: string): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   set(key: string, value: string, ...options: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
+  pexpire(key: string, ms: number): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   role(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   asking(): LuaMultiReturn<[reply: unknown, error: string | undefined]>;
   cluster(...args: string[]): LuaMultiReturn<[reply: unknown, error: string | undefined]>;

@@ -155,10 +155,12 @@ export interface Charge {
   readonly spent?: Spent;
   /** What Redis is still to be charged; absent: nothing. */
   readonly owed?: Owed | undefined;
+  /** The number of the Redis that was charged (redis/epoch.ts); absent: none, or the present one. */
+  redis?: number | undefined;
 }
 
 /** What a refund needs of a charge. */
-export type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt">;
+export type Refund = Pick<Charge, "policy" | "limits" | "keyValues" | "chargedAt" | "redis">;
 
 /** What responses of one policy and key took together. */
 export interface DeferredCharge {

@@ -114,8 +114,13 @@ export interface RedisReport {
   state: "ok" | "failing" | "unused";
   /** Seconds since 1970. */
   sinceSeconds: number;
-  /** Names the data that this Redis has; absent until the gateway knows it. All gateways of a fleet must have the same one. */
+  /**
+   * Names the data that this Redis has; absent until the gateway knows it. All gateways of a fleet must have the same one. If the
+   * workers of the gateway use different ones, it is that of most workers.
+   */
   id?: string | undefined;
+  /** How many workers use another Redis than `id`. Absent: none. */
+  strayWorkers?: number | undefined;
   /**
    * How many workers decide by their share by choice, because Redis is overloaded. Absent: none, or the gateway is older than this
    * field.

@@ -302,7 +302,7 @@ describe("another database", () => {
 });
 
 describe("another Redis", () => {
-  it("of a gateway is an alarm after half a minute, which names the gateway", async () => {
+  it("of a gateway, or of some of its workers, is an alarm after 20 seconds, which names the gateway", async () => {
     const redis = await startRedis();
     let nowMs = Date.now();
     const lines: string[] = [];
@@ -313,20 +313,22 @@ describe("another Redis", () => {
     );
     await untilPasses(async () => expect(await redis.command("GET", "sluice:epoch")).toEqual(expect.any(String)));
     const id = String(await redis.command("GET", "sluice:epoch"));
-    const say = async (name: string, own: string | undefined) => {
+    const say = async (name: string, own: string | undefined, strayWorkers?: number) => {
       const gateway = await connectGateway(plane, name);
       gateway.apply(await gateway.next("snapshot"));
-      gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id: own } });
+      gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id: own, strayWorkers } });
       return gateway;
     };
     await say("right", id);
     await say("older", undefined);
     const stray = await say("stray", "another-one");
+    const divided = await say("divided", id, 1);
     const alarms = async () => {
       const { gateways } = (await plane.call("GET", "/gateways")).body;
       return gateways.map(({ id, alarm }: { id: string; alarm: string | null }) => [id, alarm]);
     };
     const none = [
+      ["divided", null],
       ["older", null],
       ["right", null],
       ["stray", null],
@@ -340,17 +342,19 @@ describe("another Redis", () => {
     await until("it has looked at them", () => looks.mock.calls.length > 1);
     looks.mockRestore();
     expect(await alarms()).toEqual(none);
-    nowMs += 31_000;
-    await untilPasses(async () => expect((await alarms())[2]).toEqual(["stray", "another-redis"]));
-    expect((await alarms()).slice(0, 2)).toEqual(none.slice(0, 2));
+    nowMs += 21_000;
+    await untilPasses(async () => expect((await alarms())[3]).toEqual(["stray", "another-redis"]));
+    expect(await alarms()).toEqual([["divided", "another-redis"], none[1], none[2], ["stray", "another-redis"]]);
     await untilPasses(async () =>
-      expect((await readyz(plane)).alarms).toEqual([{ alarm: "another-redis", gateways: 1 }]),
+      expect((await readyz(plane)).alarms).toEqual([{ alarm: "another-redis", gateways: 2 }]),
     );
     expect((await plane.call("GET", "metrics")).body).toContain(
-      'sluice_control_gateway_alarms{alarm="another-redis"} 1',
+      'sluice_control_gateway_alarms{alarm="another-redis"} 2',
     );
-    expect(lines.filter((line) => line.includes('"gateways":["stray"]'))).toHaveLength(1);
-    stray.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id } });
+    expect(lines.filter((line) => /"gateways":\["(?:stray","divided|divided","stray)"\]/.test(line))).toHaveLength(1);
+    for (const gateway of [stray, divided]) {
+      gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id } });
+    }
     await untilPasses(async () => expect(await alarms()).toEqual(none));
   });
 

@@ -174,7 +174,7 @@ describe("one Redis", () => {
     const { body } = await control.call("GET", "/gateways");
     expect(body.connected).toBe(2);
     const since = "2027-01-15T08:00:00.000Z";
-    expect(body.gateways[0].redis).toEqual({ state: "failing", since, overloadedWorkers: 0 });
+    expect(body.gateways[0].redis).toEqual({ state: "failing", since, strayWorkers: 0, overloadedWorkers: 0 });
     expect(body.gateways[1].redis).toBeNull();
     expect((await control.call("GET", "readyz")).body.gateways).toBe(2);
   });

@@ -31,7 +31,7 @@ local function keysOf(words)
   local command = words[1]:lower()
   if command == "evalsha" or command == "eval" then
     return { unpack(words, 4, 3 + tonumber(words[3])) }
-  elseif command == "get" or command == "set" then
+  elseif command == "get" or command == "set" or command == "pexpire" then
     return { words[2] }
   end
   return {}

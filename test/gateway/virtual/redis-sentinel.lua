@@ -21,7 +21,8 @@ function redisSentinel.new(clock, options)
     server.role = i == 1 and "master" or "slave"
     function server.refusal(words)
       local command = words[1]:lower()
-      if server.role ~= "master" and (command == "evalsha" or command == "eval" or command == "set") then
+      local writes = command == "evalsha" or command == "eval" or command == "set" or command == "pexpire"
+      if server.role ~= "master" and writes then
         return "READONLY You can't write against a read only replica."
       end
     end

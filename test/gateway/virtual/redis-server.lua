@@ -206,6 +206,8 @@ function redisServer.new(clock, options)
       end
       server.keys[words[2]] = words[3]
       return "+OK\r\n"
+    elseif command == "pexpire" then
+      return encode(server.keys[words[2]] and 1 or 0)
     elseif command == "select" then
       return "+OK\r\n"
     elseif command == "role" then

@@ -2,6 +2,7 @@
 
 import { type MergedDecision, mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
+import { redisInstance } from "../../redis/epoch.ts";
 import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { sleepMs } from "../../runtime/clock.ts";
@@ -96,7 +97,15 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
   }
   mergeAll(check.merged ?? outcome.merged, own);
   check.allowed = allowed;
-  if (allowed) outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
+  if (allowed)
+    outcome.charges.push({
+      policy,
+      limits: policy.limits,
+      keyValues,
+      chargedAt,
+      store: "exact",
+      redis: redisInstance(),
+    });
   else rememberExactRefusal(lease, cost, own);
   return allowed;
 }

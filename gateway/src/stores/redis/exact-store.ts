@@ -1,6 +1,7 @@
 // The store of scope cluster, consistency exact: counters in Redis, which decides every request.
 
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
+import { redisInstance } from "../../redis/epoch.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
@@ -73,7 +74,14 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
   }
   if (allowed !== true) return allowed;
   for (const { policy, keyValues, chargedAt } of checks) {
-    outcome.charges.push({ policy, limits: policy.limits, keyValues, chargedAt, store: "exact" });
+    outcome.charges.push({
+      policy,
+      limits: policy.limits,
+      keyValues,
+      chargedAt,
+      store: "exact",
+      redis: redisInstance(),
+    });
   }
   return true;
 }

@@ -1,6 +1,7 @@
 // Handles the checks of requests that did not wait for the reply.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import { isSentToThisRedis } from "../../redis/epoch.ts";
 import { groupOf, isReachable } from "../../redis/script-call.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
@@ -33,6 +34,7 @@ export function reconcile(settings: RedisSettings, pendingChecks: readonly Pendi
       if (numbers !== undefined || lost === false) for (const each of owed) noteOwed(each);
       continue;
     }
+    if (!isSentToThisRedis(pending.submittedAtSeconds)) continue;
     for (const one of refundsOf(checks, numbers, at)) {
       const back = wentOn(owed, one) ? slotsOf(one) : one;
       if (back.limits.length > 0) refunds.push(back);

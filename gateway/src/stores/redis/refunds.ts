@@ -3,6 +3,7 @@
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { isInThisRedis } from "../../redis/epoch.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
 import { callForNumber, oddReply } from "../../redis/script-reply.ts";
@@ -43,7 +44,8 @@ export function refundsOf(checks: readonly Check[], numbers: Numbers, from: numb
 /**
  * Refunds these charges by one call, or one for each slot with Redis Cluster, or several if they have very many limits. Yields.
  */
-export function refundInRedis(this: void, charges: readonly Charge[]): void {
+export function refundInRedis(this: void, made: readonly Charge[]): void {
+  const charges = made.filter((each) => isInThisRedis(each));
   let from = 0;
   while (from < charges.length) {
     const end = endOfCall(charges, from);
@@ -112,7 +114,7 @@ export function refundInRedisLater(this: void, charge: Charge): void {
   const failure = runSoon(() => {
     const charges = late;
     late = [];
-    for (const together of roundTrips(charges)) refundGuarded(together);
+    for (const together of roundTrips(charges.filter((each) => isInThisRedis(each)))) refundGuarded(together);
   });
   if (failure === undefined) return;
   late = [];
@@ -178,7 +180,7 @@ function refundPostponed(): boolean {
     else if (now < untilSeconds) postponed.push(each);
     else warnSparingly(stayCharged, "Redis has been away for too long");
   }
-  for (const together of roundTrips(ready)) refundGuarded(together);
+  for (const together of roundTrips(ready.filter((each) => isInThisRedis(each)))) refundGuarded(together);
   trying = postponed.length > 0 && !ngx.worker.exiting();
   return trying;
 }

@@ -4,6 +4,7 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import type { RedisServer } from "../../redis/connection.ts";
+import { isInThisRedis, redisInstance } from "../../redis/epoch.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, serverFor } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
@@ -53,10 +54,18 @@ export function roundTrips<Member extends Refund>(this: void, charges: readonly 
   return trips.map(({ members }) => members);
 }
 
+/** Another Redis holds these slots. In this one they are taken anew, like slots that were lost. */
+function noteUnheld(charge: Charge): void {
+  charge.redis = redisInstance();
+  for (let i = 0; i < charge.chargedAt.length; i++) charge.chargedAt[i] = 0;
+}
+
 /** Renews the slots of these charges. Yields. @param charges of one round trip */
 export function renewInRedis(this: void, charges: readonly Charge[], note: NoteRenewal): void {
   const calls: Call[] = [];
-  for (const { policy, limits, keyValues, chargedAt } of charges) {
+  for (const charge of charges) {
+    const { policy, limits, keyValues, chargedAt } = charge;
+    if (!isInThisRedis(charge)) noteUnheld(charge);
     for (let i = 0; i < limits.length; i++) {
       calls.push(renewalOf(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
     }

@@ -11,7 +11,7 @@ describe("checks of requests that did not wait", function()
       all[(i - 1) * 6] = each[1]
       all[(i - 1) * 6 + 5] = each[2]
     end
-    return support.with({ checks = { check }, numbers = #numbers > 0 and all or nil, at = 0, abandoned = true, reconciled = false }, fields or {})
+    return support.with({ checks = { check }, numbers = #numbers > 0 and all or nil, at = 0, abandoned = true, reconciled = false, submittedAtSeconds = 0 }, fields or {})
   end
 
   -- Returns the debt of a request that went on without the reply to this check.
