@@ -20,6 +20,7 @@ import { keepPushSocket } from "./push/push-socket.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { watchRequests } from "./request/request-state.ts";
+import { abstain } from "./runtime/abstention.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
 import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
@@ -108,12 +109,22 @@ export function initWorker(): void {
   keepPushSocket(settings);
 }
 
-/**
- * For access_by_lua: decides the request before it goes upstream.
- *
- * A defect of Sluice must not become an error for the client: the request passes, and the log has the reason.
- */
+/** For access_by_lua: decides the request before it goes upstream. Whether it may come in is for others to say. */
 export function access(): void {
+  decideSafely();
+  abstain();
+}
+
+/**
+ * For rewrite_by_lua: decides the request before nginx asks who may come in, as nginx's own limits do. The access phase leaves out what a
+ * module of `satisfy any` has let in. nginx runs the rewrite phase for subrequests too, which are no requests of the client.
+ */
+export function rewrite(): void {
+  if (!ngx.is_subrequest) decideSafely();
+}
+
+/** A defect of Sluice must not become an error for the client: the request passes, and the log has the reason. */
+function decideSafely(): void {
   if (endsWithRequest) {
     reportCodeCacheOff();
     return;
@@ -133,6 +144,7 @@ function decideGuarded(): void {
 
 const decision = traceBorder(decide);
 neverCompile(access);
+neverCompile(decideSafely);
 neverCompile(decideGuarded);
 
 /** For content_by_lua of GET /sluice/healthz. */
