@@ -37,8 +37,8 @@ function endWithoutSay(this: void, caller: LuaThread): void {
 }
 
 function placeOfSatisfy(): Place | undefined {
-  const [found, place] = pcall(findSatisfy);
-  return found ? (place as Place | undefined) : undefined;
+  const [looked, found] = pcall(findSatisfy);
+  return looked ? (found as Place | undefined) : undefined;
 }
 
 function findSatisfy(): Place | undefined {
