@@ -19,7 +19,8 @@ import { recallConsumers } from "./push/consumers.ts";
 import { keepPushSocket } from "./push/push-socket.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
-import { watchRequests } from "./request/request-state.ts";
+import { forgetDecided } from "./request/decided-before.ts";
+import { endRequest, watchRequests } from "./request/request-state.ts";
 import { abstain } from "./runtime/abstention.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff, requireCodeCache } from "./runtime/code-cache.ts";
@@ -44,7 +45,6 @@ import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
 export { bodyTooLarge } from "./check-api/post.ts";
 export { metrics } from "./private/metrics.ts";
-export { endRequest as log } from "./request/request-state.ts";
 
 suitDecisions();
 
@@ -146,6 +146,12 @@ const decision = traceBorder(decide);
 neverCompile(access);
 neverCompile(decideSafely);
 neverCompile(decideGuarded);
+
+/** For log_by_lua. */
+export function log(): void {
+  forgetDecided();
+  endRequest();
+}
 
 /** For content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {
