@@ -2,6 +2,7 @@
 
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, createServer, request } from "node:http";
+import { type ClientHttp2Session, connect } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -144,6 +145,7 @@ const held: (() => void)[] = [];
 let root = "";
 let redis: RedisServer;
 let gateway: LoneGateway;
+let h2Url = "";
 let runs = 0;
 let run = "";
 
@@ -160,7 +162,8 @@ beforeAll(async () => {
     '<!--#include virtual="/ends/one" --><!--#include virtual="/ends/two" -->',
   );
   await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
-  const [redisPort = 0, awayPort = 0] = await freePorts(2);
+  const [redisPort = 0, awayPort = 0, h2Port = 0] = await freePorts(3);
+  h2Url = `http://127.0.0.1:${h2Port}`;
   redis = new RedisServer(redisPort);
   await redis.start();
   const { port } = service.address() as AddressInfo;
@@ -168,11 +171,14 @@ beforeAll(async () => {
     policies,
     env: { SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "2000" },
     edit: (config) =>
-      config.replace("access_log off;", `${declarations}\n${logFormat}`).replace(
-        "location / {",
-        `access_log decisions.log sluice;
+      config
+        .replace(/(listen [^;]*);/, `$1; listen 127.0.0.1:${h2Port} http2;`)
+        .replace("access_log off;", `${declarations}\n${logFormat}`)
+        .replace(
+          "location / {",
+          `access_log decisions.log sluice;
            ${locations(root, `http://127.0.0.1:${port}`, `http://127.0.0.1:${awayPort}`)}\n    location / {`,
-      ),
+        ),
   });
 });
 afterAll(async () => {
@@ -189,6 +195,18 @@ beforeEach(() => {
 
 const get = (path: string, header = "x-run", agent?: Agent) =>
   ask(gateway.url + path, { headers: { [header]: run }, ...(agent === undefined ? {} : { agent }) });
+
+function statusOfStream(session: ClientHttp2Session, path: string, key: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({ ":path": path, "x-run": key });
+    let status = 0;
+    stream.on("response", (headers) => {
+      status = Number(headers[":status"]);
+    });
+    stream.on("error", reject).on("close", () => resolve(status));
+    stream.resume().end();
+  });
+}
 
 /** What nginx logged about the requests of this run. */
 function logged(): Record<string, string>[] {
@@ -223,6 +241,19 @@ describe("under load", () => {
     agent.destroy();
     expect(statuses[429]).toBe(80);
   });
+});
+
+it("counts the streams of an HTTP/2 connection, each once", async () => {
+  const session = connect(h2Url);
+  for (const path of ["/dir/", "/failing/x", "/accel/x"]) {
+    const keys = [`${run}-a-${path}`, `${run}-b-${path}`];
+    const asked = Array.from({ length: 5 }, () => keys.map((key) => statusOfStream(session, path, key))).flat();
+    expect(
+      (await Promise.all(asked)).filter((status) => status === 429),
+      path,
+    ).toHaveLength(4);
+  }
+  session.close();
 });
 
 describe.each(["x-slots", "x-cluster-slots"])("concurrency of 1, by %s", (header) => {

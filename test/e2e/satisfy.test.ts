@@ -35,7 +35,7 @@ const access = "access_by_lua_block { sluice.access() }";
 const early = "rewrite_by_lua_block { sluice.rewrite() }";
 /** Other Lua of the operator stands after the call, and waits too. */
 const withOwn = (wait: string) =>
-  `access_by_lua_block { sluice.access() ${wait} ngx.header["X-Own"] = "ran" if ngx.var.arg_own == "refuse" then ngx.exit(403) end }`;
+  `access_by_lua_block { sluice.access() ${wait} ngx.header["X-Own"] = "ran" if ngx.var.arg_own == "refuse" then ngx.exit(403) end if ngx.var.arg_own == "let-in" then ngx.exit(ngx.OK) end }`;
 
 function locations(passwords: string): string {
   const basic = `auth_basic "staff"; auth_basic_user_file ${passwords};`;
@@ -148,6 +148,10 @@ describe("satisfy any", () => {
   it("the operator's own refusal after the call stands", async () => {
     expect(await statusOf("/any/after?own=refuse")).toBe(401);
     expect(await statusOf("/all/after?own=refuse", user)).toBe(403);
+  });
+
+  it.each(["after", "after-a-wait"])("the operator's own Lua lets in whom it wants: %s", async (name) => {
+    expect((await get(`/any/${name}?own=let-in`)).body).toBe("served");
   });
 
   it("with deny alone, with a subrequest that says no, and in a location with a nested block", async () => {
