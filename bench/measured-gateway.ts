@@ -140,9 +140,9 @@ function forTheBench(
   }
   edited = replace(
     edited,
-    /lua_check_client_abort on;/,
+    /log_by_lua_block \{/,
     // Connections of the bench stay, however many requests they have.
-    `lua_check_client_abort on; keepalive_requests 100000000; keepalive_timeout 1h; add_header ${workerHeader} $pid always;`,
+    `keepalive_requests 100000000; keepalive_timeout 1h; add_header ${workerHeader} $pid always; log_by_lua_block {`,
   );
   if (stateMegabytes !== undefined) {
     edited = replace(edited, /lua_shared_dict sluice_state \d+m;/, `lua_shared_dict sluice_state ${stateMegabytes}m;`);

@@ -1,12 +1,13 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
-import { candidates, singleCandidate } from "../../limiter/src/index/policy-index.ts";
+import type { CompiledPolicy } from "../../limiter/src/compiled/compile.ts";
+import { candidates, type PolicyIndex, singleCandidate } from "../../limiter/src/index/policy-index.ts";
 import { decideAll } from "./decide/decide-all.ts";
 import { decideFast } from "./decide/fast-path.ts";
 import { isBannedEverywhere } from "./request/applicability.ts";
+import { type DecidedBefore, decidedBefore, wasDecidedBy } from "./request/decided-before.ts";
 import { beginExplanation, reportBan } from "./respond/explain.ts";
 import { areLogged, logBan } from "./respond/log-variables.ts";
-import { wasRedirected } from "./respond/over-limit.ts";
 import { refuseBanned } from "./respond/refuse.ts";
 import type { Settings } from "./settings.ts";
 import { currentState } from "./snapshot/current.ts";
@@ -19,20 +20,32 @@ export function access(settings: Settings): undefined {
   }
   const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
   const host = index.needsHost ? (ngx.var["host"] ?? "") : "";
-  if (wasRedirected()) return;
+  const before = decidedBefore();
+  if (before !== undefined) return decideRest(settings, host, path, before);
   if (host !== "" && settings.debugSecret === undefined) {
     const single = singleCandidate(index, host, path);
     if (single !== undefined) return decideFast(settings, single);
   }
-  const policies = index.needsHost || index.needsPath ? candidates(index, host, path) : index.everywhere;
+  const policies = candidatesFor(index, host, path);
   if (settings.debugSecret !== undefined) {
     const explanation = beginExplanation(settings.debugSecret);
-    if (explanation !== undefined) return decideAll(settings, policies, path, explanation);
+    if (explanation !== undefined) return decideAll(settings, policies, path, undefined, explanation);
   }
   const policy = policies[0];
   if (policy === undefined) return;
   if (policy.policy.fastPath && policies[1] === undefined) return decideFast(settings, policy);
-  return decideAll(settings, policies, path, undefined);
+  return decideAll(settings, policies, path, undefined, undefined);
+}
+
+function candidatesFor(index: PolicyIndex, host: string, path: string): readonly CompiledPolicy[] {
+  return index.needsHost || index.needsPath ? candidates(index, host, path) : index.everywhere;
+}
+
+/** For a request that nginx has redirected here: each policy decides it once. */
+function decideRest(settings: Settings, host: string, path: string, before: DecidedBefore): undefined {
+  if (before.isFinal) return;
+  const policies = candidatesFor(currentState().index, host, path).filter((policy) => !wasDecidedBy(before, policy));
+  if (policies.length > 0) decideAll(settings, policies, path, before, undefined);
 }
 
 /** No policy has been met yet: what policies say does not matter. */

@@ -21,7 +21,9 @@ import { keepPushSocket } from "./push/push-socket.ts";
 import { limitConnectionAge } from "./redis/connection-age.ts";
 import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
-import { watchRequests } from "./request/request-state.ts";
+import { forgetDecided } from "./request/decided-before.ts";
+import { endRequest, watchRequests } from "./request/request-state.ts";
+import { abstain } from "./runtime/abstention.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff } from "./runtime/code-cache.ts";
 import { tuneCollector } from "./runtime/collector.ts";
@@ -45,7 +47,6 @@ import { openNodeStore } from "./stores/node/node-counters.ts";
 import { keepRefusalsTrue } from "./stores/redis/refusal-cache.ts";
 
 export { bodyTooLarge } from "./check-api/post.ts";
-export { endRequest as log } from "./request/request-state.ts";
 export { headers } from "./respond/service-headers.ts";
 
 // Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
@@ -134,12 +135,22 @@ function beginWorker(): void {
   keepPushSocket(settings);
 }
 
-/**
- * For access_by_lua: decides the request before it goes upstream.
- *
- * A defect of Sluice must not become an error for the client: the request passes, and the log has the reason.
- */
+/** For access_by_lua: decides the request before it goes upstream. Whether it may come in is for others to say. */
 export function access(): void {
+  decideSafely();
+  abstain();
+}
+
+/**
+ * For rewrite_by_lua: decides the request before nginx asks who may come in, as nginx's own limits do. The access phase leaves out what a
+ * module of `satisfy any` has let in. nginx runs the rewrite phase for subrequests too, which are no requests of the client.
+ */
+export function rewrite(): void {
+  if (!ngx.is_subrequest) decideSafely();
+}
+
+/** A defect of Sluice must not become an error for the client: the request passes, and the log has the reason. */
+function decideSafely(): void {
   if (endsWithRequest) {
     reportCodeCacheOff();
     countDefect("access");
@@ -160,7 +171,14 @@ function decideGuarded(): void {
 
 const decision = traceBorder(decide);
 neverCompile(access);
+neverCompile(decideSafely);
 neverCompile(decideGuarded);
+
+/** For log_by_lua. */
+export function log(): void {
+  forgetDecided();
+  endRequest();
+}
 
 /** For content_by_lua of GET /sluice/healthz. */
 export function healthz(): void {

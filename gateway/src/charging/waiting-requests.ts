@@ -7,9 +7,11 @@ import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compile
 import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
+import { unwatchClient, watchClient } from "../runtime/client-watch.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
 
+/** Of a request that waits: whether nginx watches its client because it does. */
 const waitingField = newRequestField<boolean>(() => {
   waiting -= 1;
 });
@@ -39,14 +41,17 @@ export function mayWait({ app, name }: CompiledPolicy): boolean {
   return false;
 }
 
-/** Counts the current request in, until `endWaiting` or its end. */
+/** Counts the current request in, until `endWaiting` or its end: it ends if its client leaves. */
 export function beginWaiting(): void {
-  keepForRequest(waitingField, true);
+  keepForRequest(waitingField, watchClient());
   waiting += 1;
 }
 
 export function endWaiting(): void {
-  if (takeFromRequest(waitingField) !== undefined) waiting -= 1;
+  const watched = takeFromRequest(waitingField);
+  if (watched === undefined) return;
+  waiting -= 1;
+  if (watched) unwatchClient();
 }
 
 /** For a leaky-bucket: the request goes on when its turn comes. Only it waits. */

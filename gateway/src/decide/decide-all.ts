@@ -8,35 +8,52 @@ import { holdSlots } from "../charging/held-slots.ts";
 import { refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
+import { type DecidedBefore, noteDecided, remember } from "../request/decided-before.ts";
 import { type Explanation, reportExplanation } from "../respond/explain.ts";
 import { setHeaders } from "../respond/headers.ts";
-import { areLogged, logOutcome } from "../respond/log-variables.ts";
-import { applyMarks, hasMark, type Marks, setMark } from "../respond/marks.ts";
+import { areLogged, logOutcome, logOutcomeAgain } from "../respond/log-variables.ts";
+import { applyMarks, hasMark, type Marks, setLine, setMark } from "../respond/marks.ts";
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import type { Settings } from "../settings.ts";
 import { type Charge, type Denial, newOutcome, type Outcome } from "../stores/store.ts";
 import { evaluate } from "./evaluate.ts";
 
-/** @param policies the candidates, in order of evaluation @param explanation undefined: nobody asked for one */
+/**
+ * @param policies the candidates, in order of evaluation
+ * @param before what others decided before nginx redirected the request here
+ * @param explanation undefined: nobody asked for one
+ */
 export function decideAll(
   settings: Settings,
   policies: readonly CompiledPolicy[],
   path: string,
+  before: DecidedBefore | undefined,
   explanation: Explanation | undefined,
 ): undefined {
   const outcome = newOutcome();
   const marks: Marks = {};
-  evaluate(policies, path, outcome, marks, explanation);
+  const decided: CompiledPolicy[] = [];
+  evaluate(policies, path, outcome, marks, decided, explanation);
   forgetUndecided();
   const { merged, charges } = outcome;
   if (isAllowed(outcome) && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
-  if (areLogged()) logOutcome(outcome, marks.set !== undefined);
+  if (areLogged()) (before === undefined ? logOutcome : logOutcomeAgain)(outcome, marks.set !== undefined);
+  if (isAllowed(outcome)) keepDecided(decided, marks, before);
   applyMarks(marks);
   if (explanation !== undefined) reportExplanation(explanation, outcome);
   if (isAllowed(outcome)) return goOn(settings, outcome);
   if (charges.length > 0) refundAll(charges);
   return outcome.denial === undefined ? answerOverLimit(settings.headers, merged) : deny(outcome.denial);
+}
+
+/** For other locations that nginx may redirect the request to. */
+function keepDecided(decided: CompiledPolicy[], marks: Marks, before: DecidedBefore | undefined): undefined {
+  if (decided.length === 0) return;
+  if (before === undefined) noteDecided(decided);
+  else for (const policy of decided) before.policies.push(policy);
+  if (before?.marks !== undefined) for (const mark of before.marks) setLine(marks, mark);
+  if (marks.set !== undefined) (before ?? remember(decided)).marks = marks.set;
 }
 
 function isAllowed({ merged, denial }: Outcome): boolean {

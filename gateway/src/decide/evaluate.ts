@@ -18,12 +18,16 @@ import { type Check, type Denial, newCheck, newOutcome, type Outcome } from "../
 /** Work space: read before anything yields. */
 const applied = {} as AppliedPolicy;
 
-/** @param outcome empty; says afterwards what became of the request, and what it was charged */
+/**
+ * @param outcome empty; says afterwards what became of the request, and what it was charged
+ * @param decided gets the policies that decide the request
+ */
 export function evaluate(
   policies: readonly CompiledPolicy[],
   path: string,
   outcome: Outcome,
   marks: Marks,
+  decided: CompiledPolicy[],
   explanation: Explanation | undefined,
 ): undefined {
   let inFleet: Check[] | undefined;
@@ -41,6 +45,7 @@ export function evaluate(
       continue;
     }
     const { policy, keyValues } = applied;
+    decided.push(candidate);
     // A refusal by such a policy need not be the end, or it charges nothing before the response has been sent.
     const separate = policy.policy.onLimit.action !== "reject" || policy.policy.deferred;
     const check = newCheck(policy, keyValues, separate);

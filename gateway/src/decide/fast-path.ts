@@ -11,6 +11,7 @@ import { refundLater } from "../charging/refunds.ts";
 import { refuseIfFull, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { configuredRedis } from "../redis/redis-settings.ts";
+import { noteDecided } from "../request/decided-before.ts";
 import { readKeyValues } from "../request/key-values.ts";
 import { setHeaders } from "../respond/headers.ts";
 import { areLogged, logDenial, logMerged } from "../respond/log-variables.ts";
@@ -135,6 +136,7 @@ function respond(
     return answerOverLimit(style, merged);
   }
   countDecision(policy, "allowed", keyValues);
+  noteDecided(policy);
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {
     countDecision(policy, "delayed", undefined);

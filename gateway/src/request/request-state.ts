@@ -35,7 +35,7 @@ const notEnded = "cleanup at the end of a request failed";
 
 const fields: RequestField<unknown>[] = [];
 /** By request address. */
-const states: Record<string, RequestState | undefined> = {};
+const states = new LuaTable<number, RequestState | undefined>();
 let stateCount = 0;
 
 /** Called by modules as they load. When a request ends, fields are ended in the order in which they were created. */
@@ -65,7 +65,7 @@ export function keepForRequest<Value>(field: RequestField<Value>, value: Value):
   let state = liveState(address);
   if (state === undefined) {
     state = { life: currentLife(), values: new LuaTable(), valueCount: 0 };
-    states[address] = state;
+    states.set(address, state);
     stateCount += 1;
   }
   if (state.values.get(field.index) === undefined) state.valueCount += 1;
@@ -83,7 +83,7 @@ export function takeFromRequest<Value>(field: RequestField<Value>): Value | unde
   state.values.delete(field.index);
   state.valueCount -= 1;
   if (state.valueCount === 0) {
-    states[address] = undefined;
+    states.delete(address);
     stateCount -= 1;
   }
   return value;
@@ -103,8 +103,8 @@ function endCurrent(): void {
 }
 
 /** A new request may have the address of one that ended without its log phase. */
-function liveState(address: string): RequestState | undefined {
-  const state = states[address];
+function liveState(address: number): RequestState | undefined {
+  const state = states.get(address);
   if (state === undefined || state.life === undefined || !hasEnded(state.life)) return state;
   reportMissingLog();
   end(address, state, false);
@@ -114,11 +114,11 @@ function liveState(address: string): RequestState | undefined {
 /** Ends requests that have ended without their log phase. */
 export function endUnnoticed(): void {
   if (stateCount === 0) return;
-  for (const address in states) liveState(address);
+  for (const [address] of states) liveState(address);
 }
 
-function end(address: string, { values }: RequestState, inLogPhase: boolean): void {
-  states[address] = undefined;
+function end(address: number, { values }: RequestState, inLogPhase: boolean): void {
+  states.delete(address);
   stateCount -= 1;
   for (const field of fields) {
     const value = values.get(field.index);

@@ -18,7 +18,7 @@ const limitTexts = sharing<string>();
 
 export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: MergedDecision): void {
   if (policy === undefined || style === "none") return;
-  // If nginx redirected the request internally, it may have been decided before: then its headers are replaced.
+  // nginx may have redirected the request from a location where it was decided too: those headers are replaced.
   const set = is_internal() ? replaceHeader : addHeader;
   const remaining = textOf(decision.remaining);
   // A lifetime's total does not come back by itself: there is no time to tell.
@@ -31,6 +31,7 @@ export function setHeaders(style: HeaderStyle, { policy, limitName, decision }: 
     set("X-RateLimit-Limit", limitTexts.known[decision.limit] ?? newLimitText(decision.limit));
     set("X-RateLimit-Remaining", remaining);
     if (reset !== undefined) set("X-RateLimit-Reset", reset);
+    else if (set === replaceHeader) header["X-RateLimit-Reset"] = undefined;
   }
 }
 

@@ -28,6 +28,11 @@ export interface LoggedDecision {
 }
 
 const none = "-";
+/** The variables that say whose decision it is. */
+const speakers = ["sluice_policy", "sluice_limit", "sluice_remaining", "sluice_key"];
+const shadowRefused = ",shadow-refused";
+/** What is said about a request that goes on. */
+const passing = [",delayed", ",over-limit", shadowRefused, ",degraded", ",overloaded"];
 /** Which variables nginx has. A worker finds out when it first has something to say. */
 const declared: Record<string, boolean | undefined> = {};
 let isUnused = false;
@@ -88,6 +93,29 @@ export function logOutcome(outcome: Outcome, overLimit: boolean): undefined {
     policy,
     by,
   });
+}
+
+/** The same for a request that was decided before, in another location of nginx: what was said there about its way stays true. */
+export function logOutcomeAgain(outcome: Outcome, overLimit: boolean): undefined {
+  const words = read("sluice_decision");
+  const delay = tonumber(read("sluice_delay")) ?? 0;
+  const spoke = speakers.map((name) => read(name));
+  assign("sluice_delay", "0.000");
+  logOutcome(outcome, overLimit);
+  assign("sluice_delay", string.format("%.3f", delay + (tonumber(read("sluice_delay")) ?? 0)));
+  const added = read("sluice_decision");
+  if (words === undefined || added === undefined || !has(words, "allowed") || !has(added, "allowed")) return;
+  assign("sluice_decision", `allowed${passing.filter((word) => has(words, word) || has(added, word)).join("")}`);
+  if (!has(words, shadowRefused) || has(added, shadowRefused)) return;
+  for (let i = 0; i < speakers.length; i++) assign(speakers[i] as string, spoke[i] ?? none);
+}
+
+function has(words: string, word: string): boolean {
+  return string.find(words, word, 1, true)[0] !== undefined;
+}
+
+function read(name: string): string | undefined {
+  return declared[name] ? ngx.var[name] : undefined;
 }
 
 export function logDecision(decision: LoggedDecision): void {

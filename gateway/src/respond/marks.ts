@@ -28,9 +28,14 @@ export function unsetMark({ policy }: CompiledPolicy, marks: Marks): void {
 export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
   const mark = markOf(policy.onLimit);
   if (mark === undefined) return false;
+  setLine(marks, mark);
+  return true;
+}
+
+/** The same with a mark that the request was given before. */
+export function setLine(marks: Marks, mark: HeaderLine): void {
   marks.set ??= [];
   marks.set.push(mark);
-  return true;
 }
 
 /** Returns whether the policy lets a request pass over the limit, with a mark. */

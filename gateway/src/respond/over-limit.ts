@@ -2,16 +2,10 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
+import { remember } from "../request/decided-before.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 import { answer, refusalOf, refuseOverLimit } from "./refuse.ts";
-
-/** Set if the request was redirected elsewhere: it is not decided again there. */
-const redirected = newRequestField<boolean>(() => {
-  redirectedCount -= 1;
-});
-let redirectedCount = 0;
 
 /** Ends the request, or redirects it. */
 export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): undefined {
@@ -23,12 +17,6 @@ export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): und
   const { response, target } = onLimit;
   if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
   if (target === undefined) return;
-  keepForRequest(redirected, true);
-  redirectedCount += 1;
+  remember([]).isFinal = true;
   ngx.exec(target);
-}
-
-/** Returns whether the current request was decided before it was redirected here. */
-export function wasRedirected(): boolean {
-  return redirectedCount > 0 && ngx.req.is_internal() && ofRequest(redirected) === true;
 }

@@ -72,9 +72,11 @@ export const resty = demand<{
 /** The current request, in the form that nginx's own functions take. */
 export const requestPointer = resty.get_request;
 
+const { cast } = require("ffi") as { cast(this: void, type: "uintptr_t", pointer: unknown): object };
+
 /** Identifies the current request in this worker, from its first phase to its last. */
-export function requestAddress(): string {
-  return tostring(requestPointer());
+export function requestAddress(): number {
+  return tonumber(cast("uintptr_t", requestPointer())) as number;
 }
 
 /** Like a write to `ngx.header`, but does not look for a header of the same name to replace. */

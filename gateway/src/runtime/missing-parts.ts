@@ -11,8 +11,8 @@ export function reportMissingLog(): void {
   report(
     "log",
     "a request ended without sluice.log(): where requests pass sluice.access(), call it in the log_by_lua_block of every server, " +
-      "and of every location that has such a block of its own. Without it, concurrency slots are freed late and responses are " +
-      "not charged by their bytes",
+      "and of every location that has such a block of its own. Without it, concurrency slots are freed late, responses are " +
+      "not charged by their bytes, and requests that nginx redirects internally count in each location",
   );
 }
 

@@ -148,6 +148,9 @@ declare namespace ngx {
   export const WARN: number;
   export const ERR: number;
   export const HTTP_OK: number;
+  export const DECLINED: number;
+  /** Whether the current request is part of another one. */
+  export const is_subrequest: boolean;
 
   export function now(): number;
   /** Refreshes the cached time. */
@@ -217,7 +220,10 @@ declare namespace ngx {
     ): LuaMultiReturn<[ok: number | undefined, error: string | undefined]>;
   }
   export namespace thread {
-    export function spawn(body: (this: void) => void): LightThread;
+    export function spawn<Arguments extends unknown[]>(
+      body: (this: void, ...args: Arguments) => void,
+      ...args: Arguments
+    ): LightThread;
     export function kill(thread: LightThread): void;
     export function wait(thread: LightThread): LuaMultiReturn<[ok: boolean, ...results: unknown[]]>;
   }

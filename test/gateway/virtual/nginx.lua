@@ -102,11 +102,37 @@ local function ffiFor(worker)
     return 0
   end
 
+  -- The module of nginx that has the directive `satisfy`: no location of this nginx has it.
+  local commands, core, request
+  local function begin()
+    commands = realFfi.new("struct sluice_command[2]")
+    commands[0].name.data, commands[0].name.len = "satisfy", #"satisfy"
+    core = realFfi.new("struct sluice_module", { name = "ngx_http_core_module", commands = commands })
+    local conf = realFfi.new("intptr_t[1]")
+    local locations = realFfi.new("void *[1]", { conf })
+    request = realFfi.new("struct sluice_request", { loc_conf = locations })
+    worker.kept = { conf, locations }
+  end
+
   local ffi = { C = setmetatable(calls, {
     __index = function(_, name)
+      if name == "sluice_http_core" then
+        if not core then
+          begin()
+        end
+        return core
+      end
       return realFfi.C[name]
     end,
   }) }
+
+  -- A request is a table here, and has an address all the same.
+  function ffi.cast(kind, value)
+    if type(value) ~= "table" then
+      return realFfi.cast(kind, value)
+    end
+    return kind == "struct sluice_request *" and request or tonumber(tostring(value):match("0x%x+"))
+  end
 
   function ffi.cdef(text)
     if not declared[text] then
