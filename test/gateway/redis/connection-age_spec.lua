@@ -59,7 +59,7 @@ local function healthOf(world)
   worker.call(function()
     request = worker.task.request
     request.headers = {}
-    worker.module("gateway.src.private.healthz").healthz({ requireSnapshot = false }, true)
+    worker.module("gateway.src.private.healthz").healthz({ requireSnapshot = false }, "begun")
   end)
   world.run(1)
   return request.body
