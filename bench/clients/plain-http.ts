@@ -1,5 +1,5 @@
-// What the clients are compared with: a driver (clients/README.md) that sends each check as a request of its own over kept connections,
-// as a service without a client would. It knows only what the bench needs: `client` and `load`.
+// A driver (clients/README.md) without a client, for comparison: it sends each check as a request of its own over kept connections, as a
+// service without a client would. It knows only the two orders that the bench sends: `client` and `load`.
 
 import { Agent, request } from "node:http";
 import { createInterface } from "node:readline";

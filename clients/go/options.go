@@ -1,4 +1,4 @@
-// What a client is made with: the options, their defaults, and what is wrong with one.
+// The options of a client, their defaults, and the checks of their values.
 
 package sluice
 

@@ -1,28 +1,17 @@
 // The console in a real browser, before the real system: signing in, what the pages show of live traffic, and what a page may not do.
 
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
+import { expect, it } from "vitest";
+import { newPage, signIn } from "../fixtures/clients/console-page.ts";
 import { ask } from "../fixtures/clients/requests.ts";
-import { adminToken, type System } from "../fixtures/servers/system.ts";
+import { adminToken } from "../fixtures/servers/system.ts";
 import { until } from "../fixtures/until.ts";
-import { fullSystem } from "./full-system.ts";
+import { fullSystemAndBrowser } from "./full-system.ts";
 
-let system: System;
-let browser: Browser;
-
-beforeAll(async () => {
-  system = await fullSystem();
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser?.close();
-  await system?.stop();
-});
+const world = fullSystemAndBrowser();
 
 it("asks who one is, says what was wrong with a token, and then shows the page that was asked for", async () => {
-  const { page, faults } = await newPage(browser);
-  await page.goto(`${system.controlUrl}/policies?q=boo`);
+  const { page, faults } = await newPage(world.browser);
+  await page.goto(`${world.system.controlUrl}/policies?q=boo`);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("Enter a token.").waitFor();
   await page.getByLabel("Token").fill("a-token-of-nobody");
@@ -40,21 +29,21 @@ it("asks who one is, says what was wrong with a token, and then shows the page t
   expect(faults).toEqual([]);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Token").waitFor();
-  await page.goto(`${system.controlUrl}/policies`);
+  await page.goto(`${world.system.controlUrl}/policies`);
   await page.getByLabel("Token").waitFor();
   await page.context().close();
 });
 
 it("the first load, from the sign-in page to the overview, is at most 200 kB compressed", async () => {
   for (const locale of ["en-US", "zh-CN"]) {
-    const { page } = await newPage(browser, { locale });
+    const { page } = await newPage(world.browser, { locale });
     const network = await page.context().newCDPSession(page);
     await network.send("Network.enable");
     let bytes = 0;
     network.on("Network.loadingFinished", ({ encodedDataLength }) => {
       bytes += encodedDataLength;
     });
-    await page.goto(`${system.controlUrl}/`);
+    await page.goto(`${world.system.controlUrl}/`);
     await page.locator("form input").fill(adminToken);
     await page.keyboard.press("Enter");
     await page.locator('[data-result="refused"]').waitFor();
@@ -67,8 +56,8 @@ it("the first load, from the sign-in page to the overview, is at most 200 kB com
 });
 
 it("refusals are in the chart while they happen", async () => {
-  const { page, faults } = await newPage(browser);
-  await signIn(page, system.controlUrl, adminToken);
+  const { page, faults } = await newPage(world.browser);
+  await signIn(page, world.system.controlUrl, adminToken);
   await page.getByText("Live", { exact: true }).waitFor();
   const refused = page.locator('[data-result="refused"]');
   expect(await refused.textContent()).toBe("0/s");
@@ -76,7 +65,7 @@ it("refusals are in the chart while they happen", async () => {
   const firstRefused = Promise.withResolvers<void>();
   const load = (async () => {
     while (!stop) {
-      const { status } = await ask(`${system.gateways[0]?.url}/books`);
+      const { status } = await ask(`${world.system.gateways[0]?.url}/books`);
       if (status === 429) firstRefused.resolve();
     }
   })();
@@ -89,8 +78,8 @@ it("refusals are in the chart while they happen", async () => {
 });
 
 it("text that somebody stored is text, and nothing runs that is not the console's own", async () => {
-  const { page, faults } = await newPage(browser);
-  await signIn(page, system.controlUrl, adminToken, "/policies/default/books");
+  const { page, faults } = await newPage(world.browser);
+  await signIn(page, world.system.controlUrl, adminToken, "/policies/default/books");
   await page.getByRole("textbox", { name: "YAML" }).getByText("onerror=alert(1)").waitFor();
   expect(await page.locator("img[src=x]").count()).toBe(0);
   for (const [path, text] of [
@@ -101,7 +90,7 @@ it("text that somebody stored is text, and nothing runs that is not the console'
     ["/audit", "<i>robot</i>"],
     ["/history/1", "onerror=alert(1)"],
   ] as const) {
-    await page.goto(system.controlUrl + path);
+    await page.goto(world.system.controlUrl + path);
     await page.getByText(text).first().waitFor();
     expect(await page.locator("main :is(img, i, b)").count(), path).toBe(0);
   }
@@ -113,50 +102,50 @@ it("text that somebody stored is text, and nothing runs that is not the console'
   expect(await page.evaluate(() => "hasRun" in globalThis)).toBe(false);
   expect(faults.filter((fault) => !fault.includes("Content Security Policy"))).toEqual([]);
   expect(faults).toHaveLength(1);
-  const answer = await fetch(system.controlUrl);
+  const answer = await fetch(world.system.controlUrl);
   expect(answer.headers.get("content-security-policy")).not.toMatch(/unsafe|\*/);
   await page.context().close();
 });
 
 it("another site's page changes nothing, though the browser has a session, and the token is in no URL and no log", async () => {
-  const { page } = await newPage(browser);
+  const { page } = await newPage(world.browser);
   const urls: string[] = [];
   page.on("request", (request) => urls.push(request.url()));
-  await signIn(page, system.controlUrl, adminToken);
+  await signIn(page, world.system.controlUrl, adminToken);
   // Another port is another origin, and the same site: the browser sends the session's cookie along.
   const attack = async (path: string) => {
-    await page.goto(`${system.upstreamUrl}/any`);
+    await page.goto(`${world.system.upstreamUrl}/any`);
     const [answer] = await Promise.all([
-      page.waitForResponse(system.controlUrl + path),
+      page.waitForResponse(world.system.controlUrl + path),
       page.evaluate((url) => {
         const form = document.createElement("form");
         Object.assign(form, { method: "POST", enctype: "text/plain", action: url });
         document.body.append(form);
         form.submit();
-      }, system.controlUrl + path),
+      }, world.system.controlUrl + path),
     ]);
     expect((await answer.request().allHeaders())["cookie"]).toContain("sluice-session");
     expect(await answer.json()).toMatchObject({ status: 403, code: "cross-site-request" });
   };
-  const before = await system.api("GET", "/audit?limit=1");
+  const before = await world.system.api("GET", "/audit?limit=1");
   await attack("/api/v1/apps/default/bans");
   await attack("/api/v1/tokens");
   await attack("/api/v1/members");
   await page.waitForTimeout(300);
-  expect((await system.api("GET", "/audit?limit=1")).body).toBe(before.body);
+  expect((await world.system.api("GET", "/audit?limit=1")).body).toBe(before.body);
   expect(urls.join("\n")).not.toContain(adminToken);
-  expect(system.controlPlaneOutput).not.toContain(adminToken);
-  expect(system.controlPlaneOutput).toContain("control plane on");
+  expect(world.system.controlPlaneOutput).not.toContain(adminToken);
+  expect(world.system.controlPlaneOutput).toContain("control plane on");
   await page.context().close();
 });
 
 it("says that the control plane does not answer, and goes on when it is back", async () => {
-  const { page } = await newPage(browser);
-  await signIn(page, system.controlUrl, adminToken);
+  const { page } = await newPage(world.browser);
+  await signIn(page, world.system.controlUrl, adminToken);
   await page.getByText("Nothing needs your attention.").waitFor();
-  await system.killControlPlane();
+  await world.system.killControlPlane();
   await page.getByText("The control plane does not answer. Gateways keep").waitFor();
-  await system.startControlPlane();
+  await world.system.startControlPlane();
   await page.getByText("Nothing needs your attention.").waitFor();
   await page.context().close();
 });

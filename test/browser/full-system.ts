@@ -1,10 +1,31 @@
 // A system of which every page of the console has something to show: pages with something on them have more to get wrong.
 
-import { expect } from "vitest";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect } from "vitest";
+import { startBrowser } from "../fixtures/clients/console-page.ts";
 import { putNetworks } from "../fixtures/clients/network-lists.ts";
 import { System } from "../fixtures/servers/system.ts";
 
-export async function fullSystem(): Promise<System> {
+export interface World {
+  system: System;
+  browser: Browser;
+}
+
+/** The system and a browser, while the tests around run. */
+export function fullSystemAndBrowser(): World {
+  const world = {} as World;
+  beforeAll(async () => {
+    world.system = await fullSystem();
+    world.browser = await startBrowser();
+  });
+  afterAll(async () => {
+    await world.browser?.close();
+    await world.system?.stop();
+  });
+  return world;
+}
+
+async function fullSystem(): Promise<System> {
   const system = await System.start();
   await system.put({
     name: "books",

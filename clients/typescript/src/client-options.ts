@@ -1,4 +1,4 @@
-// What a client is made with, as its users write it. settings.ts checks it.
+// The options of a client, as users write them. settings.ts checks them.
 
 import type { SluiceEvent } from "./events.ts";
 

@@ -1,4 +1,4 @@
-// What a call is decided, by whomever: the gateway, the client's memory of refusals, or `onFailure` because nobody could be asked.
+// The decision of a call. The gateway decides, or the client's memory of refusals, or `onFailure` if no gateway could be asked.
 
 /** Who decided. */
 export type Source = "gateway" | "memory" | "failure";

@@ -1,4 +1,4 @@
-// What came in place of what was expected, as errors show it.
+// Describes a wrong value in an error.
 
 /** Returns a value as an error shows it, on one short line. */
 export function described(value: unknown): string {

@@ -1,4 +1,4 @@
-// What the metrics hook hears. It gets one event for each decision or error of a call, and nothing that it does changes a decision.
+// The metrics hook gets one of these events for each decision or error of a call. Nothing that the hook does changes a decision.
 
 import type { Source } from "./decision.ts";
 

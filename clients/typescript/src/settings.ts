@@ -1,5 +1,5 @@
-// What a client is made with: each option is checked once, at the start, and an unknown one is refused. A wrong option is an error
-// that names it, what was expected and what came; the token is never repeated.
+// Checks the options of a client once, when it is made, and refuses unknown ones. An error names the option, what was expected and what
+// came; it never repeats the token.
 
 import type { ClientOptions, TlsOptions } from "./client-options.ts";
 import { described } from "./described-value.ts";

@@ -1,27 +1,16 @@
 // The dialogs of the console, before axe-core and for people who use no mouse.
 
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { newPage, signIn, startBrowser } from "../../fixtures/clients/console-page.ts";
-import { adminToken, type System } from "../../fixtures/servers/system.ts";
-import { fullSystem } from "../full-system.ts";
+import { expect, it } from "vitest";
+import { newPage, signIn } from "../../fixtures/clients/console-page.ts";
+import { adminToken } from "../../fixtures/servers/system.ts";
+import { fullSystemAndBrowser } from "../full-system.ts";
 import { accessibilityFaults } from "./axe.ts";
 
-let system: System;
-let browser: Browser;
-
-beforeAll(async () => {
-  system = await fullSystem();
-  browser = await startBrowser();
-});
-afterAll(async () => {
-  await browser?.close();
-  await system?.stop();
-});
+const world = fullSystemAndBrowser();
 
 it("every dialog is accessible, has the focus, and hands it back", async () => {
-  const { page, faults } = await newPage(browser, { viewport: { width: 390, height: 844 } });
-  await signIn(page, system.controlUrl, adminToken);
+  const { page, faults } = await newPage(world.browser, { viewport: { width: 390, height: 844 } });
+  await signIn(page, world.system.controlUrl, adminToken);
   const dialogs = [
     ["/policies/default/books", "Delete"],
     ["/policies/default/books", "Dry run"],
@@ -43,7 +32,7 @@ it("every dialog is accessible, has the focus, and hands it back", async () => {
     ["/tokens", "Delete <i>robot</i>"],
   ] as const;
   for (const [path, opener] of dialogs) {
-    await page.goto(system.controlUrl + path);
+    await page.goto(world.system.controlUrl + path);
     if (opener === "Dry run") await page.getByLabel("Description").fill("changed");
     const button = page.getByRole("button", { name: opener, exact: true }).first();
     await button.click();

@@ -1,10 +1,9 @@
 // Every page in one language. Each language is a file of its own, so that they are looked at side by side.
 
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { newPage, signIn, startBrowser } from "../../fixtures/clients/console-page.ts";
-import { adminToken, type System } from "../../fixtures/servers/system.ts";
-import { fullSystem } from "../full-system.ts";
+import { expect, it } from "vitest";
+import { newPage, signIn } from "../../fixtures/clients/console-page.ts";
+import { adminToken } from "../../fixtures/servers/system.ts";
+import { fullSystemAndBrowser } from "../full-system.ts";
 import { accessibilityFaults } from "./axe.ts";
 
 const pages = [
@@ -35,32 +34,22 @@ const pages = [
  * @param heading of the last page
  */
 export function everyPageIsAccessible(language: string, tag: string, heading: string): void {
-  let system: System;
-  let browser: Browser;
-
-  beforeAll(async () => {
-    system = await fullSystem();
-    browser = await startBrowser();
-  });
-  afterAll(async () => {
-    await browser?.close();
-    await system?.stop();
-  });
+  const world = fullSystemAndBrowser();
 
   it("every page is accessible in both themes, and fits 390 px", async () => {
-    const { page, faults } = await newPage(browser, { viewport: { width: 390, height: 844 } });
+    const { page, faults } = await newPage(world.browser, { viewport: { width: 390, height: 844 } });
     const check = async (where: string) => {
       expect(await accessibilityFaults(page), where).toEqual([]);
       const [width, room] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth] as const);
       expect(width, where).toBeLessThanOrEqual(room);
     };
-    await page.goto(`${system.controlUrl}/sign-in`);
+    await page.goto(`${world.system.controlUrl}/sign-in`);
     await page.getByLabel("Token").waitFor();
     await check("/sign-in");
-    await signIn(page, system.controlUrl, adminToken);
+    await signIn(page, world.system.controlUrl, adminToken);
     await page.getByLabel(/Language|语言/).selectOption(language);
     for (const path of pages) {
-      await page.goto(`${system.controlUrl}${path}`);
+      await page.goto(`${world.system.controlUrl}${path}`);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await page.locator("main .card, main .state").first().waitFor();
       await page.waitForFunction(() => document.querySelector(".loading") === null);

@@ -1,4 +1,4 @@
-// What the middlewares of all frameworks share: what a request is checked for, whether it goes on, and how it is refused otherwise.
+// All middlewares use this to check a request, to let it go on, or to refuse it.
 // Statuses, types and titles are those of the gateway. The problem document names the policy, and the gateway's own the limits.
 
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,4 @@
-// What the metrics hook is told.
+// The events that a client reports to its metrics hook.
 package sluice;
 
 /**
