@@ -38,7 +38,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "sqlite3", file: "/usr/bin/sqlite3" },
   { name: "luajit2", file: "/usr/bin/luajit" },
   { name: "lua5.1", file: "/usr/bin/lua5.1" },
-  { name: "chromium", file: "/usr/bin/chromium" },
+  { name: "chromium-headless-shell", file: "/usr/bin/chromium-headless-shell" },
   { name: "lua-busted", file: "/usr/bin/busted" },
   { name: "wrk", file: "/usr/bin/wrk" },
   { name: "libfaketime", file: fakeClockLibrary },

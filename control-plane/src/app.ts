@@ -62,7 +62,7 @@ import { listLegacyApps } from "./storage/apps.ts";
 import { recentHashes } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
-import { PostgresChannel } from "./storage/engines/postgres-channel.ts";
+import type { PostgresChannel } from "./storage/engines/postgres-channel.ts";
 import type { ServerTimes } from "./storage/engines/server-dialect.ts";
 import type { StorageHealth } from "./storage/engines/storage-health.ts";
 import type { StorageObserver } from "./storage/engines/storage-observer.ts";
@@ -260,7 +260,7 @@ async function buildApp(
     now,
     times: surroundings.pushTimes ?? defaultPushTimes,
     isShared,
-    databaseChannel: databaseChannelFor(configuration),
+    databaseChannel: await databaseChannelFor(configuration),
   });
   await app.register(retention, { now, retention: configuration.retention, sessions: configuration.sessions });
   await app.register(readiness);
@@ -293,8 +293,9 @@ async function warnOfLegacyApps(app: FastifyInstance): Promise<void> {
 }
 
 /** @returns undefined if there is a Redis, which is used instead, or if the database has no such thing */
-function databaseChannelFor({ database, redis: itsRedis }: Configuration): PostgresChannel | undefined {
-  return itsRedis === undefined && database.kind === "postgres" ? new PostgresChannel(database) : undefined;
+async function databaseChannelFor({ database, redis: itsRedis }: Configuration): Promise<PostgresChannel | undefined> {
+  if (itsRedis !== undefined || database.kind !== "postgres") return undefined;
+  return new (await import("./storage/engines/postgres-channel.ts")).PostgresChannel(database);
 }
 
 interface ApiOptions {

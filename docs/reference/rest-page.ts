@@ -245,7 +245,7 @@ function valueIn(schema: JsonSchema): string {
   if (typeof expected === "string") return expected;
   if ($ref !== undefined) return linkTo($ref.split("/").at(-1) as string);
   if (choices !== undefined) return choices.map((one) => `\`${one}\``).join(", ");
-  if (anyOf !== undefined) return [...new Set(anyOf.map(valueIn))].join(", or ");
+  if (anyOf !== undefined) return [...new Set(anyOf.flatMap((one) => valueIn(one).split(", or ")))].join(", or ");
   if (type === "array") return items?.["type"] === "object" ? "a list of objects" : `a list: ${valueIn(items ?? {})}`;
   if (type === "object")
     return typeof schema["additionalProperties"] === "object"

@@ -56,14 +56,8 @@ it("creates, forecasts, tries in shadow mode, enforces, watches, rolls back, ban
   await panel.getByLabel("Requests per second").fill("10");
   const draft = panel.locator("div", { has: page.getByText("This draft", { exact: true }) }).last();
   const refusedInForecast = async () => Number(/(\d+) refused/.exec((await draft.textContent()) ?? "")?.[1]);
-  // What it says of the traffic before is gone when it says the same twice.
-  let before = 0;
-  const isSettled = async () => {
-    const latest = before;
-    before = await refusedInForecast();
-    return before > 0 && before === latest;
-  };
-  await untilPasses(async () => expect(await isSettled()).toBe(true));
+  await panel.and(page.locator('[aria-busy="false"]')).waitFor();
+  const before = await refusedInForecast();
   const yaml = page.getByRole("textbox", { name: "YAML" });
   await yaml.getByText("quota: 5").dblclick();
   await page.keyboard.press("Home");

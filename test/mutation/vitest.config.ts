@@ -21,6 +21,7 @@ export default defineConfig({
     isolate: false,
     fileParallelism: false,
     sequence: { sequencer: QuickFirst },
-    testTimeout: 30_000,
+    // The first run is instrumented, and may run beside other work.
+    testTimeout: 300_000,
   },
 });

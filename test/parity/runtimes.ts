@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
-import { type Browser, chromium, type Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
+import { startBrowser } from "../fixtures/clients/console-page.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { nginxUnderTest } from "../fixtures/servers/nginx-under-test.ts";
 import { Program } from "../fixtures/servers/program.ts";
@@ -301,7 +302,7 @@ class InBrowser implements Runtime {
   }
 
   static async start({ browserScript }: Build): Promise<InBrowser> {
-    const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+    const browser = await startBrowser();
     const page = await browser.newPage();
     await page.addScriptTag({ content: browserScript });
     return new InBrowser(browser, page);

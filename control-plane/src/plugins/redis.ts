@@ -1,9 +1,9 @@
-// Redis, if it is configured: its health and its counters. The control plane starts whether Redis answers or not.
+// Redis, if it is configured: its health and its counters. Its client is loaded only then. The control plane starts whether Redis answers or not.
 
 import fp from "fastify-plugin";
-import { RedisChannel } from "../redis/redis-channel.ts";
-import { RedisCounters } from "../redis/redis-counters.ts";
-import { RedisLink } from "../redis/redis-link.ts";
+import type { RedisChannel } from "../redis/redis-channel.ts";
+import type { RedisCounters } from "../redis/redis-counters.ts";
+import type { RedisLink } from "../redis/redis-link.ts";
 import { readRedisScripts } from "../redis/redis-scripts.ts";
 import type { RedisDeployment } from "../redis/redis-url.ts";
 import { addGauge } from "./metrics.ts";
@@ -23,6 +23,11 @@ export default fp<{ now: () => number; deployment: RedisDeployment | undefined }
       app.decorate("redis", undefined);
       return;
     }
+    const [{ RedisChannel }, { RedisCounters }, { RedisLink }] = await Promise.all([
+      import("../redis/redis-channel.ts"),
+      import("../redis/redis-counters.ts"),
+      import("../redis/redis-link.ts"),
+    ]);
     const scripts = readRedisScripts();
     const link = new RedisLink({
       deployment,

@@ -5,7 +5,7 @@ import type { LogLevel, OpenIdConfiguration } from "../configuration.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { errorCatalogue } from "../errors/catalogue.ts";
 import { failurePage, goOnPage, pageHeaders } from "../openid/pages.ts";
-import { type Identified, OpenIdProvider } from "../openid/provider.ts";
+import type { Identified, OpenIdProvider } from "../openid/provider.ts";
 import { SignInFailure } from "../openid/sign-in-failure.ts";
 import { isLocalPath, mostUnderWaySeconds, SignInsUnderWay } from "../openid/sign-in-under-way.ts";
 import { answerError } from "../plugins/error-responses.ts";
@@ -38,7 +38,7 @@ export default async function openIdRoutes(
   app: FastifyInstance,
   { openId, logLevel }: { openId: OpenIdConfiguration | undefined; logLevel: LogLevel },
 ): Promise<void> {
-  const provider = openId === undefined ? undefined : new OpenIdProvider(openId, app.now);
+  const provider = openId === undefined ? undefined : await providerOf(openId, app.now);
   const underWay = new SignInsUnderWay(openId?.clientSecret ?? "");
   let traces = { minute: 0, count: 0 };
 
@@ -209,6 +209,11 @@ function isVerbose(level: LogLevel): boolean {
 }
 
 /** @throws ApiError openid-not-configured */
+/** The client of OpenID Connect is loaded only where it is used. */
+async function providerOf(openId: OpenIdConfiguration, now: () => number): Promise<OpenIdProvider> {
+  return new (await import("../openid/provider.ts")).OpenIdProvider(openId, now);
+}
+
 function required(provider: OpenIdProvider | undefined): OpenIdProvider {
   if (provider !== undefined) return provider;
   throw new ApiError("openid-not-configured", "There is no sign-in by OpenID Connect here: sign in by a token.");

@@ -32,19 +32,19 @@ export async function openDatabase(
 ): Promise<{ database: Database; health: StorageHealth; observer: StorageObserver }> {
   const health = new StorageHealth();
   const observer = new StorageObserver();
-  const open = () =>
-    new Kysely<Tables>({ dialect: observedDialect(dialectFor(configuration, health, times), observer) });
+  const open = async () =>
+    new Kysely<Tables>({ dialect: observedDialect(await dialectFor(configuration, health, times), observer) });
   if (configuration.kind === "sqlite") {
     await mkdir(dirname(configuration.path), { recursive: true, mode: 0o700 });
-    const database = open();
+    const database = await open();
     await migrateOrClose(database, configuration);
     return { database, health, observer };
   }
-  const migrating = new Kysely<Tables>({ dialect: migrationDialectFor(configuration, new StorageHealth()) });
+  const migrating = new Kysely<Tables>({ dialect: await migrationDialectFor(configuration, new StorageHealth()) });
   await untilReachable(migrating, configuration, onWait);
   await migrateOrClose(migrating, configuration);
   await migrating.destroy();
-  return { database: open(), health, observer };
+  return { database: await open(), health, observer };
 }
 
 async function migrateOrClose(database: Database, configuration: DatabaseConfiguration): Promise<void> {

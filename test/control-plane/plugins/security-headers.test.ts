@@ -2,9 +2,8 @@
 
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
-import { chromium } from "playwright-core";
 import { expect, it } from "vitest";
-import { findProgram } from "../../../launch/nginx-binary.ts";
+import { startBrowser } from "../../fixtures/clients/console-page.ts";
 import { sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 
 const shared = sharedControlPlane();
@@ -45,9 +44,7 @@ it("what never becomes a request has headers too", async () => {
 
 it("/docs still shows the API in a browser, under a policy that lets nobody else's scripts run", async () => {
   const { url } = shared();
-  const executablePath = findProgram("chromium");
-  expect(executablePath).toBeDefined();
-  const browser = await chromium.launch({ executablePath: executablePath ?? "", args: ["--no-sandbox"] });
+  const browser = await startBrowser();
   try {
     const page = await browser.newPage();
     const faults: string[] = [];

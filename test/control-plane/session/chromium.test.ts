@@ -1,12 +1,12 @@
 // What a real browser does with our cookies. The provider's host is another site than that of the control plane.
 
-import { chromium } from "playwright-core";
 import { expect, it } from "vitest";
+import { startBrowser } from "../../fixtures/clients/console-page.ts";
 import { startWorld } from "../../fixtures/servers/openid-world.ts";
 
 it("Chromium comes back from the provider signed in, and a link on another site's page carries no session", async () => {
   const world = await startWorld();
-  const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+  const browser = await startBrowser();
   try {
     const page = await browser.newPage();
     await page.goto(`${world.url}/api/v1/session/oidc?returnTo=/api/v1/session`);

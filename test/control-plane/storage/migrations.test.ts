@@ -28,9 +28,9 @@ import { ServedProcess } from "./served-process.ts";
 type Environment = Record<string, string>;
 
 /** Opens a database without migrating it. */
-function open(environment: Environment): Database {
+async function open(environment: Environment): Promise<Database> {
   const { database } = readConfiguration(environment);
-  const opened = new Kysely<Tables>({ dialect: dialectFor(database, new StorageHealth()) });
+  const opened = new Kysely<Tables>({ dialect: await dialectFor(database, new StorageHealth()) });
   onFinished(() => opened.destroy());
   return opened;
 }
@@ -114,12 +114,12 @@ describe.each(engines)("on %s", (kind, startServer) => {
   }
 
   it("every former schema becomes the newest, and what is stored stays", async () => {
-    const fresh = open(await place());
+    const fresh = await open(await place());
     await migrate(fresh);
     const newest = await schemaOf(fresh, kind);
     expect(schemas.length).toBeGreaterThan(7);
     for (const schema of schemas) {
-      const former = open(await place());
+      const former = await open(await place());
       await migrate(former, schemas[0]);
       await fillFirstSchema(former);
       await migrate(former, schema);
@@ -139,7 +139,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
 
   it("a control plane serves what the first version stored", async () => {
     const where = await place();
-    const former = open(where);
+    const former = await open(where);
     await migrate(former, schemas[0]);
     await fillFirstSchema(former);
     await former.destroy();
@@ -152,9 +152,9 @@ describe.each(engines)("on %s", (kind, startServer) => {
   });
 
   it("a migration that is cut off in the middle is continued or begun again by the next start", async () => {
-    const fresh = open(await place());
+    const fresh = await open(await place());
     await migrate(fresh);
-    const database = open(await place());
+    const database = await open(await place());
     await migrate(database, schemas[0]);
     await fillFirstSchema(database);
     let cuts = 0;
@@ -182,7 +182,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
 
   it("a schema of a later version ends the start with a sentence, and nothing is changed", async () => {
     const where = await place();
-    const database = open(where);
+    const database = await open(where);
     await migrate(database);
     await sql`insert into kysely_migration (name, timestamp) values ('9999-later', '2020-01-01T00:00:00.000Z')`.execute(
       database,
@@ -196,7 +196,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
   });
 
   it("steps that ran by a clock that is ahead keep no later step from running", async () => {
-    const database = open(await place());
+    const database = await open(await place());
     await migrate(database, schemas.at(-2));
     await sql`update kysely_migration set timestamp = '2999-01-01T00:00:00.000Z' where name = ${schemas[0]}`.execute(
       database,
@@ -208,7 +208,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
 
   it.skipIf(startServer === undefined)("control planes that start at once migrate a former schema once", async () => {
     const where = await place();
-    const former = open(where);
+    const former = await open(where);
     await migrate(former, schemas[0]);
     await fillFirstSchema(former);
     const { database: configuration } = readConfiguration(where);
@@ -230,7 +230,7 @@ describe.each(engines)("on %s", (kind, startServer) => {
         kind === "MariaDB"
           ? "select get_lock('ea586330-2c93-47c8-908d-981d9d270f9d', 1)"
           : "select pg_advisory_lock(3853314791062309107)";
-      const killed = open(where);
+      const killed = await open(where);
       let release = () => {};
       let pid = 0;
       const holding = killed.connection().execute(async (session) => {

@@ -186,8 +186,8 @@ describe("a redirect", () => {
     expect(problems({ location: "@other" }, undefined)).toEqual([]);
     expect(problems({ response: {} }, realm)).toEqual([]);
     // This location is Sluice's own, of the private listener.
-    for (const of of [undefined, {}, realm]) {
-      expect(problems({ location: "@sluice_body_too_large" }, of)).toEqual(["onLimit.location"]);
+    for (const its of [undefined, {}, realm]) {
+      expect(problems({ location: "@sluice_body_too_large" }, its)).toEqual(["onLimit.location"]);
     }
   });
 
@@ -211,7 +211,7 @@ describe("a redirect", () => {
     "/sluice/v1/check",
   ])("to %s is refused to everybody, because it is Sluice's own", (uri) => {
     expect(isReservedUri(uri)).toBe(true);
-    for (const of of [undefined, {}, realm, { paths: ["/"] }]) expect(problems({ uri }, of)).toEqual(["onLimit.uri"]);
+    for (const its of [undefined, {}, realm, { paths: ["/"] }]) expect(problems({ uri }, its)).toEqual(["onLimit.uri"]);
   });
 
   test("to what only resembles Sluice's own is allowed", () => {

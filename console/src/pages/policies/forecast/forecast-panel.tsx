@@ -50,7 +50,8 @@ export function ForecastPanel({
   const { data: library = [] } = useQuery(libraryQuery);
   const whole = (document: Json | undefined) =>
     document === undefined ? null : withTemplates(document, templates, library);
-  const deferred = useDeferredValue(JSON.stringify([whole(draft), whole(inForce), shown, recorded ?? []]));
+  const wanted = JSON.stringify([whole(draft), whole(inForce), shown, recorded ?? []]);
+  const deferred = useDeferredValue(wanted);
   const request = useMemo((): ForecastRequest | undefined => {
     const [document, stored, offered, minutes] = JSON.parse(deferred);
     if (document === null) return undefined;
@@ -65,10 +66,11 @@ export function ForecastPanel({
   }, [deferred, nowMs]);
   const forecasted = useForecast(request);
   const result = forecasted?.result;
+  const isBusy = wanted !== deferred || (request !== undefined && forecasted?.request !== request);
   const isPart =
     forecasted !== undefined && forecasted.request.offer.durationSeconds < askedSeconds(shown, recorded ?? []);
   return (
-    <section className="card forecast" aria-label={t("title")}>
+    <section className="card forecast" aria-label={t("title")} aria-busy={isBusy}>
       <h2>{t("title")}</h2>
       <p className="quiet">
         {t("how")} {t("limits")}
