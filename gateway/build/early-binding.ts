@@ -1,7 +1,7 @@
 // Rewrites each module of the gateway so that LuaJIT knows the target of every call. LuaJIT compiles a call inline if it knows
 // the target, and it knows the target if the function is in a local that is assigned once. TypeScriptToLua declares locals
 // ahead and assigns functions to them later. So this plugin declares functions before their callers, lets a module call its
-// own exports by locals, and reads functions of the standard library into locals once. It also joins a text of many parts
+// own exports by locals, and reads functions of the standard library and `ngx` into locals once. It also joins a text of many parts
 // in one step: if the parts were joined two by two, every intermediate text would be made and hashed.
 
 import ts from "typescript";
@@ -10,6 +10,8 @@ import { rewriteBlock } from "./lua/walk.ts";
 
 const exportsTable = "____exports";
 const libraries = ["math", "string"];
+/** What does not change after nginx has loaded the module. */
+const globals = ["ngx", "tonumber", "tostring", "type"];
 
 export const earlyBinding: lua.Plugin = {
   visitors: {
@@ -50,7 +52,10 @@ function isJoin(part: lua.Expression): part is lua.BinaryExpression {
   return lua.isBinaryExpression(part) && part.operator === lua.SyntaxKind.ConcatOperator;
 }
 
-/** Declares `local math_floor = math.floor` for every library function that the module names, and uses the local instead. */
+/**
+ * Declares `local math_floor = math.floor` for every library function that the module names, and uses the local instead. For the
+ * global functions that it names, and for `ngx`, a local of the same name does.
+ */
 function readLibraryOnce(statements: readonly lua.Statement[]): lua.Statement[] {
   const read = new Map<string, lua.Expression>();
   const rewritten = rewriteBlock(statements, {
@@ -67,12 +72,31 @@ function readLibraryOnce(statements: readonly lua.Statement[]): lua.Statement[] 
   const reads = [...read].map(([name, value]) =>
     lua.createVariableDeclarationStatement(lua.createIdentifier(name), value),
   );
-  return [...reads, ...withComments(statements, rewritten)];
+  const names = namesIn(statements);
+  const own = declaredBy(statements);
+  const readGlobals = globals
+    .filter((name) => names.has(name) && !own.has(name))
+    .map((name) => lua.createVariableDeclarationStatement(lua.createIdentifier(name), lua.createIdentifier(name)));
+  return [...readGlobals, ...reads, ...withComments(statements, rewritten)];
 }
 
-/** Makes every exported function or literal a local, which is then exported: `____exports.f` is a look-up at every call. */
+/** Returns the names of the module's own variables, without those of its functions. */
+function declaredBy(statements: readonly lua.Statement[]): Set<string> {
+  const names = new Set<string>();
+  for (const statement of statements) {
+    if (lua.isVariableDeclarationStatement(statement)) for (const { text } of statement.left) names.add(text);
+  }
+  return names;
+}
+
+/** Makes every export that does not change a local, which is then exported: `____exports.f` is a look-up at every use. */
 function ownExports(statements: readonly lua.Statement[]): lua.Statement[] {
   const taken = namesIn(statements);
+  const exportedOnce = assignedOnce(statements);
+  const exportedConstant = (statement: lua.Statement): string | undefined => {
+    const name = exportIn(statement);
+    return name !== undefined && exportedOnce.has(name) ? name : undefined;
+  };
   const locals = new Map<string, string>();
   for (const statement of statements) {
     const name = exportedConstant(statement);
@@ -97,12 +121,26 @@ function ownExports(statements: readonly lua.Statement[]): lua.Statement[] {
   });
 }
 
-function exportedConstant(statement: lua.Statement): string | undefined {
+/** Returns the name of the export that this statement assigns a value. */
+function exportIn(statement: lua.Statement): string | undefined {
   if (!lua.isAssignmentStatement(statement) || statement.left.length !== 1) return undefined;
-  const [value] = statement.right;
-  const isKnown =
-    value && (lua.isFunctionExpression(value) || lua.isNumericLiteral(value) || lua.isStringLiteral(value));
-  return isKnown ? exportNamed(statement.left[0] as lua.Expression) : undefined;
+  return exportNamed(statement.left[0] as lua.Expression);
+}
+
+/** Returns the exports that are assigned once in the whole module. */
+function assignedOnce(statements: readonly lua.Statement[]): Set<string> {
+  const once = new Set<string>();
+  const again = new Set<string>();
+  rewriteBlock(statements, {
+    statement: (statement) => {
+      for (const target of lua.isAssignmentStatement(statement) ? statement.left : []) {
+        const name = exportNamed(target);
+        if (name !== undefined) (once.has(name) ? again : once).add(name);
+      }
+      return [statement];
+    },
+  });
+  return new Set([...once].filter((name) => !again.has(name)));
 }
 
 function exportNamed(part: lua.Expression): string | undefined {

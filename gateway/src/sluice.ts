@@ -23,12 +23,12 @@ import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { forgetDecided } from "./request/decided-before.ts";
 import { endRequest, watchRequests } from "./request/request-state.ts";
-import { abstain } from "./runtime/abstention.ts";
+import { abstain, isAnyEnough } from "./runtime/abstention.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff } from "./runtime/code-cache.ts";
 import { tuneCollector } from "./runtime/collector.ts";
 import { countDefect, noteDefect } from "./runtime/defects.ts";
-import { neverCompile, suitDecisions, traceBorder } from "./runtime/jit.ts";
+import { neverCompile, suitDecisions, type TraceBorder, traceBorder } from "./runtime/jit.ts";
 import { isWorker } from "./runtime/lua-modules.ts";
 import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
@@ -56,7 +56,12 @@ let generation = 0;
 /** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;
 let workerStart: WorkerStart = "missing";
-let decideOne = decideWithoutInitWorker;
+let decideBy = decideWithoutInitWorker;
+
+/** Decides the current request. */
+type Phase = TraceBorder<Settings>;
+const inAccess: Phase = traceBorder(decideWithoutSay);
+const inRewrite: Phase = traceBorder(decide);
 
 /** What an operator may say in `sluice.init({ tuneLua = true })`. */
 interface InitOptions {
@@ -70,7 +75,10 @@ interface InitOptions {
  */
 export function init(options: InitOptions = {}): void {
   endsWithRequest = isWorker();
-  if (endsWithRequest) return;
+  if (endsWithRequest) {
+    decideBy = decideNothing;
+    return;
+  }
   if (wantsTunedLua(options)) {
     suitDecisions();
     tuneCollector();
@@ -103,7 +111,7 @@ function wantsTunedLua(options: InitOptions): boolean {
 
 /** For init_worker_by_lua. */
 export function initWorker(): void {
-  decideOne = decideGuarded;
+  decideBy = decideGuarded;
   const [begun, failure] = pcall(beginWorker);
   workerStart = begun ? "begun" : "failed";
   if (!begun) noteDefect("init-worker", "a worker begins without some of its tasks, because Sluice failed", failure);
@@ -137,8 +145,8 @@ function beginWorker(): void {
 
 /** For access_by_lua: decides the request before it goes upstream. Whether it may come in is for others to say. */
 export function access(): void {
-  decideSafely();
-  abstain();
+  const [decided, failure] = pcall(decideBy, inAccess);
+  if (!decided) passUndecided(failure);
 }
 
 /**
@@ -146,32 +154,40 @@ export function access(): void {
  * module of `satisfy any` has let in. nginx runs the rewrite phase for subrequests too, which are no requests of the client.
  */
 export function rewrite(): void {
-  if (!ngx.is_subrequest) decideSafely();
+  if (ngx.is_subrequest) return;
+  const [decided, failure] = pcall(decideBy, inRewrite);
+  if (!decided) passUndecided(failure);
 }
 
 /** A defect of Sluice must not become an error for the client: the request passes, and the log has the reason. */
-function decideSafely(): void {
-  if (endsWithRequest) {
-    reportCodeCacheOff();
-    countDefect("access");
-    return;
-  }
-  const [decided, failure] = pcall(decideOne);
-  if (!decided) noteDefect("access", "a request passed without a decision, because Sluice failed", failure);
+function passUndecided(failure: unknown): void {
+  noteDefect("access", "a request passed without a decision, because Sluice failed", failure);
 }
 
-function decideWithoutInitWorker(): void {
+function decideNothing(phase: Phase): void {
+  reportCodeCacheOff();
+  countDefect("access");
+  if (phase === inAccess && isAnyEnough()) abstain();
+}
+
+function decideWithoutInitWorker(phase: Phase): void {
   reportMissingInitWorker();
-  decideGuarded();
+  decideGuarded(phase);
 }
 
-function decideGuarded(): void {
-  decision.get(settings);
+function decideGuarded(phase: Phase): void {
+  phase.get(settings);
 }
 
-const decision = traceBorder(decide);
+function decideWithoutSay(settings: Settings): undefined {
+  if (!isAnyEnough()) return decide(settings);
+  const [decided, failure] = pcall(decide, settings);
+  abstain();
+  if (!decided) error(failure, 0);
+}
+
 neverCompile(access);
-neverCompile(decideSafely);
+neverCompile(rewrite);
 neverCompile(decideGuarded);
 
 /** For log_by_lua. */

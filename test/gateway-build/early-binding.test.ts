@@ -79,6 +79,19 @@ test("an export is called by its local", () => {
   expect(module.replace(/____exports\.\w+ = /g, "")).not.toMatch(/____exports\./);
 });
 
+test("an export that is computed is read by its local, and one that changes from where it is", () => {
+  const module = bound(`
+    export const names = ["a", "b"];
+    export const first = names[0];
+    export let count = 1;
+    export function add(): void { count += names.length; }
+    export function result(): unknown { add(); return [names, first, count]; }
+  `);
+  expect(module).toMatch(/local names = .*____exports\.names = names\n.*local first = names\[1\]/s);
+  expect(module).not.toMatch(/local count/);
+  expect(module).not.toMatch(/____exports\.(names|first)(?! =)/);
+});
+
 test("imports from two modules of one base name are what each of them exports", () => {
   bound({
     "main.ts": `
@@ -94,6 +107,15 @@ test("imports from two modules of one base name are what each of them exports", 
 test("a library's functions are read once", () => {
   const module = bound("export function result(): unknown { return [Math.floor(2.5), Math.max(1, Math.floor(3.5))]; }");
   expect(module.match(/math\.\w+/g)).toEqual(["math.floor", "math.max"]);
+});
+
+test("a global function is read once, unless the module has one of that name", () => {
+  const module = bound("export function result(): unknown { return [String(1), String(true)]; }");
+  expect(module).toMatch(/^local tostring = tostring$/m);
+  const own = bound(
+    "export function result(): unknown { return type(2); } function type(n: number): number { return n; }",
+  );
+  expect(own).not.toContain("local type = type");
 });
 
 test("a text is joined in one expression", () => {

@@ -3,20 +3,18 @@
 
 const { header } = ngx;
 
-const names = ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
-const hidden = [
-  "upstream_http_ratelimit_policy",
-  "upstream_http_ratelimit",
-  "upstream_http_x_ratelimit_limit",
-  "upstream_http_x_ratelimit_remaining",
-  "upstream_http_x_ratelimit_reset",
-];
-
 /** For header_filter_by_lua. Whatever SLUICE_HEADERS says, a decision that clients see has one of the two headers asked for here. */
 export function headers(this: void): void {
   if (header["RateLimit"] !== undefined || header["X-RateLimit-Limit"] !== undefined) return;
-  for (let i = 0; i < names.length; i++) {
-    const theirs = ngx.var[hidden[i] as string];
-    if (theirs !== undefined) header[names[i] as string] = theirs;
-  }
+  // No loop: LuaJIT compiles no function that contains one before the loop ends, and the calls into nginx cost twice as much uncompiled.
+  letThrough("RateLimit-Policy", "upstream_http_ratelimit_policy");
+  letThrough("RateLimit", "upstream_http_ratelimit");
+  letThrough("X-RateLimit-Limit", "upstream_http_x_ratelimit_limit");
+  letThrough("X-RateLimit-Remaining", "upstream_http_x_ratelimit_remaining");
+  letThrough("X-RateLimit-Reset", "upstream_http_x_ratelimit_reset");
+}
+
+function letThrough(name: string, hidden: string): void {
+  const theirs = ngx.var[hidden];
+  if (theirs !== undefined) header[name] = theirs;
 }

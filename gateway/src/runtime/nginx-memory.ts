@@ -21,8 +21,8 @@ interface Module {
 
 /** What nginx keeps of a request. */
 interface NginxRequest {
-  /** The configuration of its location, by module. */
-  readonly loc_conf: CArray<object>;
+  /** The configuration of its location, by module. These are pointers to bytes, to which one adds as to numbers. */
+  readonly loc_conf: CArray<number>;
   /** The function that nginx calls when the client has sent something or has gone. */
   read_event_handler: object;
 }
@@ -30,8 +30,8 @@ interface NginxRequest {
 export const ffi = require("ffi") as {
   cdef(this: void, declarations: string): void;
   cast(this: void, type: "struct sluice_request *", value: unknown): NginxRequest;
-  cast(this: void, type: "char *" | "void *", value: object): object;
-  cast(this: void, type: "intptr_t *", value: object): CArray<CNumber>;
+  cast(this: void, type: "void *", value: object): object;
+  cast(this: void, type: "intptr_t *", address: number): CArray<CNumber>;
   string(this: void, text: object, length?: number): string;
   readonly C: {
     readonly sluice_http_core: Module;
@@ -39,6 +39,8 @@ export const ffi = require("ffi") as {
     readonly sluice_ignore_client: object;
   };
 };
+
+const { cast } = ffi;
 
 // The first fields of nginx's ngx_module_t, ngx_command_t and ngx_http_request_t. They are the same from nginx 1.9.11 on.
 ffi.cdef(`
@@ -51,7 +53,7 @@ ffi.cdef(`
     void *ctx; struct sluice_command *commands;
   };
   struct sluice_request {
-    uint32_t signature; void *connection; void **ctx; void **main_conf; void **srv_conf; void **loc_conf;
+    uint32_t signature; void *connection; void **ctx; void **main_conf; void **srv_conf; char **loc_conf;
     void *read_event_handler;
   };
   extern struct sluice_module sluice_http_core asm("ngx_http_core_module");
@@ -71,15 +73,14 @@ export function placeOf(directive: string): Place | undefined {
   return looked ? (place as Place | undefined) : undefined;
 }
 
-/** Returns the number that the directive has where the current request is. */
-export function numberAt({ index, offset }: Place): number {
-  const start = ffi.cast("char *", nginxRequest().loc_conf[index] as object) as unknown as number;
-  return whole(ffi.cast("intptr_t *", (start + offset) as unknown as object)[0] as CNumber);
+/** Returns the number that the directive has where the current request is. @param index of its place @param offset of its place */
+export function numberAt(index: number, offset: number): number {
+  return whole(cast("intptr_t *", (nginxRequest().loc_conf[index] as number) + offset)[0] as CNumber);
 }
 
 /** The memory of the current request, while the request runs. */
 export function nginxRequest(): NginxRequest {
-  return ffi.cast("struct sluice_request *", requestPointer());
+  return cast("struct sluice_request *", requestPointer());
 }
 
 function findPlace(this: void, directive: string): Place | undefined {

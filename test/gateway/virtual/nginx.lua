@@ -109,7 +109,7 @@ local function ffiFor(worker)
     commands[0].name.data, commands[0].name.len = "satisfy", #"satisfy"
     core = realFfi.new("struct sluice_module", { name = "ngx_http_core_module", commands = commands })
     local conf = realFfi.new("intptr_t[1]")
-    local locations = realFfi.new("void *[1]", { conf })
+    local locations = realFfi.new("char *[1]", { realFfi.cast("char *", conf) })
     request = realFfi.new("struct sluice_request", { loc_conf = locations })
     worker.kept = { conf, locations }
   end

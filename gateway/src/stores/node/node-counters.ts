@@ -159,10 +159,10 @@ function refundCell(limit: CompiledLimit, keyValues: string, cost: number, charg
   const key = counterKey(limit, keyValues);
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined) return;
-  loadHead(key, limit.rate, cost, value, flags);
-  if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs);
+  const now = nowUs();
+  loadHead(key, limit.rate, cost, value, flags, now);
+  if (keepsEntries(limit.rate)) return refundEntries(chargedAtUs, now);
   if (lone.rate.algorithm !== "fixed-window") {
-    const now = nowUs();
     refund(lone.rate, lone, cellRing, now, chargedAtUs, cost);
     saveCounter(lone, now);
   } else if (lone.atUs === chargedAtUs) {
@@ -183,12 +183,11 @@ function refundShared(limit: CompiledLimit, keyValues: string, cost: number, cha
 }
 
 /** The same for a counter with entries; the head is in `lone`. */
-function refundEntries(chargedAtUs: number): undefined {
+function refundEntries(chargedAtUs: number, now: number): undefined {
   if (!lone.ringLoaded) {
     const [stored] = countersDict.get<string>(entriesKey(lone, 0));
     takeEntries(lone, stored);
   }
-  const now = nowUs();
   refund(lone.rate, lone, cellRing, now, chargedAtUs, lone.cost);
   saveCounter(lone, now);
 }
@@ -200,12 +199,13 @@ function loadHead(
   cost: number,
   value: number | string | undefined,
   flags: number | undefined,
+  now: number,
 ) {
   lone.key = key;
   lone.rate = rate;
   lone.cost = cost;
   lone.stepped = false;
-  takeHead(lone, value, flags, nowUs());
+  takeHead(lone, value, flags, now);
 }
 
 /**
@@ -405,9 +405,10 @@ function chargeCell(
 ): boolean {
   const [value, flags] = countersDict.get<number | string>(key);
   if (value === undefined && !isCalm()) return chargeElsewhere(policy, [limit], keyValues, merged, chargedAt);
-  loadHead(key, limit.rate, policy.policy.cost, value, flags);
-  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt);
-  return chargeLone(policy, limit, merged, chargedAt);
+  const now = nowUs();
+  loadHead(key, limit.rate, policy.policy.cost, value, flags, now);
+  if (keepsEntries(limit.rate)) return chargeEntries(policy, limit, merged, chargedAt, now);
+  return chargeLone(policy, limit, merged, chargedAt, now);
 }
 
 /** The same for a counter with entries; the head is in `lone`. */
@@ -416,12 +417,13 @@ function chargeEntries(
   limit: CompiledLimit,
   merged: MergedDecision | undefined,
   chargedAt: number[] | undefined,
+  now: number,
 ): boolean {
-  if (asksForEntries(lone, nowUs())) {
+  if (asksForEntries(lone, now)) {
     const [stored] = countersDict.get<string>(entriesKey(lone, 0));
     takeEntries(lone, stored);
   }
-  return chargeLone(policy, limit, merged, chargedAt);
+  return chargeLone(policy, limit, merged, chargedAt, now);
 }
 
 /** Decides for `lone`, which is completely loaded. */
@@ -430,9 +432,9 @@ function chargeLone(
   limit: CompiledLimit,
   merged: MergedDecision | undefined,
   chargedAt: number[] | undefined,
+  now: number,
 ): boolean {
   const { rate, cost } = lone;
-  const now = nowUs();
   const allowed = admits(rate, lone, cellRing, now, cost);
   if (allowed) charge(rate, lone, cellRing);
   if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, merged);
