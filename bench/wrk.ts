@@ -18,16 +18,20 @@ export interface Target {
   readonly keys: "one" | "many" | "hosts";
 }
 
+const usualPatienceMs = 2_000;
 const script = join(import.meta.dirname, "wrk-report.lua");
 
+/** @param patienceMs a request that takes longer is a socket error */
 export async function runWrk(
   processes: Processes,
   url: string,
   { path, keys }: Target,
   connections: number,
   seconds: number,
+  patienceMs = usualPatienceMs,
 ): Promise<Load> {
-  const args = ["-t1", `-c${connections}`, `-d${seconds}s`, "--latency", "-s", script, url, "--", path, keys];
+  const load = ["-t1", `-c${connections}`, `-d${seconds}s`, "--timeout", `${patienceMs / 1_000}s`];
+  const args = [...load, "--latency", "-s", script, url, "--", path, keys];
   const output = await processes.start({ name: "wrk", command: "wrk", args }).ended;
   const line = output.split("\n").find((text) => text.startsWith("{"));
   if (line === undefined) throw new Error(`wrk: expected a line of JSON, got ${output.slice(0, 500)}`);

@@ -97,7 +97,7 @@ async function countFor(
   seconds: number,
 ): Promise<number> {
   const [worker = 0] = nginx.workerPids;
-  const load = (forSeconds: number) => runWrk(processes, nginx.url, variant, connections, forSeconds);
+  const load = (forSeconds: number) => runWrk(processes, nginx.url, variant, connections, forSeconds, patienceMs);
   await load(warmUpSeconds);
   control(worker, "--zero");
   const { requests, socketErrors } = await load(seconds);

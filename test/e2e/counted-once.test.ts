@@ -173,7 +173,7 @@ beforeAll(async () => {
     edit: (config) =>
       config
         .replace(/(listen [^;]*);/, `$1; listen 127.0.0.1:${h2Port} http2;`)
-        .replace("access_log off;", `${declarations}\n${logFormat}`)
+        .replace("access_log off;", `${declarations}\n${logFormat}\naccess_log off;`)
         .replace(
           "location / {",
           `access_log decisions.log sluice;

@@ -33,6 +33,13 @@ const policies = [
 
 const access = "access_by_lua_block { sluice.access() }";
 const early = "rewrite_by_lua_block { sluice.rewrite() }";
+/** The answer says how many light threads the request has started. */
+const countingThreads = `init_by_lua_block {
+  local spawn = ngx.thread.spawn
+  function ngx.thread.spawn(...)
+    if ngx.get_phase() == "access" then ngx.header["X-Threads"] = (ngx.header["X-Threads"] or 0) + 1 end
+    return spawn(...)
+  end`;
 /** Other Lua of the operator stands after the call, and waits too. */
 const withOwn = (wait: string) =>
   `access_by_lua_block { sluice.access() ${wait} ngx.header["X-Own"] = "ran" if ngx.var.arg_own == "refuse" then ngx.exit(403) end if ngx.var.arg_own == "let-in" then ngx.exit(ngx.OK) end }`;
@@ -80,7 +87,10 @@ beforeAll(async () => {
       perUser("allowed", ["/any/allowed", "/early/allowed"]),
       perUser("asked", ["/early/asked", "/ask-counted"]),
     ],
-    edit: (config) => config.replace("location / {", `${locations(passwords)}\n    location / {`),
+    edit: (config) =>
+      config
+        .replace("init_by_lua_block {", countingThreads)
+        .replace("location / {", `${locations(passwords)}\n    location / {`),
   });
 });
 afterAll(async () => {
@@ -181,6 +191,12 @@ describe("satisfy all", () => {
     for (const status of [200, 200, 429]) expect(await statusOf("/all/counted", user)).toBe(status);
     expect(await statusOf("/all/denied")).toBe(403);
     expect(await statusOf("/all/asked")).toBe(403);
+  });
+
+  it("costs no light thread: nginx tells what its configuration says, whichever nginx it is", async () => {
+    expect((await get("/any/counted")).headers["x-threads"]).toBe("1");
+    const answer = await get("/all/counted", user);
+    expect([answer.status, answer.headers["x-threads"]]).toEqual([200, undefined]);
   });
 
   it("the operator's own Lua after the call runs", async () => {
