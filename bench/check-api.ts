@@ -5,6 +5,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { requireGatewayBuild } from "../launch/gateway-build.ts";
+import { fail } from "../launch/step.mjs";
 import { requireSystemPackages } from "../launch/system-packages.ts";
 import { callerOf } from "../test/fixtures/clients/check-api-client.ts";
 import { ask } from "../test/fixtures/clients/requests.ts";
@@ -50,8 +51,8 @@ const caller = { app: "default", token: "a-token-of-the-bench" };
 const seconds = 4;
 const rounds = 3;
 
-await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
-await requireGatewayBuild();
+await requireSystemPackages("test", process.env["SLUICE_NGINX"]).catch(fail);
+await requireGatewayBuild().catch(fail);
 const redis = new RedisServer(await freePort());
 await redis.start();
 const mostGateways = 4;

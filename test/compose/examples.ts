@@ -26,6 +26,8 @@ const printedWithinSeconds = 2;
 const leastPercent = 90;
 
 try {
+  // A command that does not work is reported before anybody waits for ten seconds.
+  await logsOf(`example-${services[0]}`, 1);
   const from = Math.floor(Date.now() / 1000) + 1;
   say(`reading ${seconds} seconds of ${services.join(", ")} …`);
   await sleep((from + seconds + printedWithinSeconds) * 1000 - Date.now());

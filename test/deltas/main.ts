@@ -2,9 +2,9 @@
 // the seed if a gateway ever has another state than a snapshot makes.
 
 import { availableParallelism } from "node:os";
-import { parseArgs } from "node:util";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
-import { say } from "../../launch/step.mjs";
+import { optionsFrom } from "../../launch/command-line.ts";
+import { fail, SetupError, say } from "../../launch/step.mjs";
 import { large, type Play, type Played, play } from "./play.ts";
 
 const usage = "npm run deltas -- [--edits 1000000] [--seed 1] [--at-once PROCESSORS]";
@@ -15,17 +15,13 @@ const editsOfLargeRound = 1_000;
 const largeEvery = 20;
 const closeEvery = 10;
 
-if (isMainThread) await lead();
+if (isMainThread) await lead().catch(fail);
 else parentPort?.on("message", (round: Play) => void play(round).then((played) => parentPort?.postMessage(played)));
 
 async function lead(): Promise<void> {
-  const {
-    edits,
-    seed,
-    "at-once": atOnce,
-  } = parseArgs({
-    options: { edits: { type: "string" }, seed: { type: "string" }, "at-once": { type: "string" } },
-  }).values;
+  const text = { type: "string" } as const;
+  const options = { edits: text, seed: text, "at-once": text };
+  const { edits, seed, "at-once": atOnce } = optionsFrom(process.argv.slice(2), options, usage);
   const wanted = whole(edits, 1_000_000);
   const firstSeed = whole(seed, 1);
   const sum: Partial<Record<keyof Played, number>> = {};
@@ -77,7 +73,7 @@ function whole(text: string | undefined, otherwise: number): number {
   if (text === undefined) return otherwise;
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value < 1) {
-    throw new Error(`expected a whole number from 1 on, got "${text}"\n${usage}`);
+    throw new SetupError(`expected a whole number from 1 on, got "${text}"\n${usage}`);
   }
   return value;
 }

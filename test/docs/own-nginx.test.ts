@@ -113,6 +113,20 @@ describe("what the page shows", () => {
     expect(unspaced(openresty).trim()).toBe(unspaced(`${debian} include sluice.conf; ${site}`).trim());
   });
 
+  it("has diffs that patch(1) accepts: each hunk says how many lines it has, and where they are afterwards", () => {
+    for (const diff of blocks("diff")) {
+      const hunks = [...diff.matchAll(/^@@ -(\d+),(\d+) \+(\d+),(\d+) @@\n((?:[ +-].*\n)+)/gm)];
+      expect(hunks.length).toBe(diff.match(/^@@/gm)?.length);
+      let shift = 0;
+      for (const [hunk, start, before, startAfter, after, body = ""] of hunks) {
+        const linesWith = (signs: string) => body.split("\n").filter(([sign]) => sign && signs.includes(sign)).length;
+        const counted = [linesWith(" -"), linesWith(" +"), Number(start) + shift];
+        expect([before, after, startAfter].map(Number), hunk).toEqual(counted);
+        shift += Number(after) - Number(before);
+      }
+    }
+  });
+
   it.each(["lua_shared_dict", "env", "resolver_timeout", "proxy_hide_header"])(
     "has %s with the arguments of nginx.conf",
     (name) => {

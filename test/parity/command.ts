@@ -1,6 +1,7 @@
 // What `npm run parity` understands and does. It is apart from main.ts, so that a test can run it more than once on one build.
 
-import { parseArgs } from "node:util";
+import { optionsFrom } from "../../launch/command-line.ts";
+import { SetupError } from "../../launch/step.mjs";
 import { type Break, breaks } from "./breaks.ts";
 import type { Build } from "./build.ts";
 import { compare, everything, type ParityOptions, tableOf } from "./parity.ts";
@@ -13,22 +14,18 @@ export interface Command {
   readonly options: ParityOptions;
 }
 
-export class UsageError extends Error {}
-
 const decisionsWithBreak = 25_000;
+const text = { type: "string" } as const;
+const usage =
+  "npm run parity -- [--decisions 1000000] [--seed NUMBER] [--algorithm NAME] [--runtime NAME]… [--break NAME]";
 
-/** @throws UsageError if an argument is none that it knows */
+/** @throws SetupError if an argument is none that it knows */
 export function readCommand(args: readonly string[]): Command {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      seed: { type: "string" },
-      decisions: { type: "string" },
-      algorithm: { type: "string" },
-      runtime: { type: "string", multiple: true },
-      break: { type: "string" },
-    },
-  });
+  const values = optionsFrom(
+    args,
+    { seed: text, decisions: text, algorithm: text, runtime: { ...text, multiple: true }, break: text },
+    usage,
+  );
   const broken = values.break === undefined ? undefined : breaks.find(({ name }) => name === values.break);
   if (values.break !== undefined && broken === undefined) {
     throw unexpected(
@@ -73,11 +70,11 @@ function wholeNumber(name: string, text: string | undefined): number | undefined
   if (text === undefined) return undefined;
   const number = Number(text);
   if (!Number.isSafeInteger(number) || number < 1) {
-    throw new UsageError(`--${name}: expected a whole number from 1, got "${text}"`);
+    throw new SetupError(`--${name}: expected a whole number from 1, got "${text}"`);
   }
   return number;
 }
 
-function unexpected(name: string, known: readonly string[], text: string): UsageError {
-  return new UsageError(`--${name}: expected one of ${known.map((one) => `"${one}"`).join(", ")}, got "${text}"`);
+function unexpected(name: string, known: readonly string[], text: string): SetupError {
+  return new SetupError(`--${name}: expected one of ${known.map((one) => `"${one}"`).join(", ")}, got "${text}"`);
 }

@@ -4,12 +4,13 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { projectDir } from "../../launch/settings.ts";
+import { fail } from "../../launch/step.mjs";
 import { requireSystemPackages } from "../../launch/system-packages.ts";
 
 const files = ["racing-writes", "crashes"].map((name) => `test/control-plane/storage/${name}.test.ts`);
 const { env } = process;
 
-await requireSystemPackages("test", env["SLUICE_NGINX"]);
+await requireSystemPackages("test", env["SLUICE_NGINX"]).catch(fail);
 const vitest = join(projectDir, "node_modules/vitest/vitest.mjs");
 const { status } = spawnSync(
   process.execPath,

@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { requireConsoleBuild } from "../../../launch/console-build.ts";
-import { say } from "../../../launch/step.mjs";
+import { fail, say } from "../../../launch/step.mjs";
 import { requireSystemPackages } from "../../../launch/system-packages.ts";
 import { newPage, startBrowser } from "../../fixtures/clients/console-page.ts";
 import { adminToken, System } from "../../fixtures/servers/system.ts";
@@ -48,8 +48,8 @@ const looks = {
   chinese: { colorScheme: "light", viewport: wide, locale: "zh-CN" },
 } as const;
 
-await requireSystemPackages("screenshots", process.env["SLUICE_NGINX"]);
-await requireConsoleBuild();
+await requireSystemPackages("screenshots", process.env["SLUICE_NGINX"]).catch(fail);
+await requireConsoleBuild().catch(fail);
 const only = process.argv.slice(2);
 mkdirSync(directory, { recursive: true });
 const stop = new AbortController();
