@@ -65,7 +65,7 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     await load.stop();
 
     expect(returnedAtMs - quickFromMs).toBeGreaterThan(4000);
-    expect(returnedAtMs - quickFromMs).toBeLessThan(7500);
+    expect(returnedAtMs - quickFromMs).toBeLessThan(15_000);
     const admissions = load.served.filter(({ status }) => status === 200);
     expect(load.served.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
 
