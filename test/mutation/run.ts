@@ -17,7 +17,7 @@ const here = import.meta.dirname;
 const reportFile = join(projectDir, "dist/mutation/report.json");
 
 try {
-  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
+  await requireSystemPackages("mutation", process.env["SLUICE_NGINX"]);
   await install();
   const files = process.argv.slice(2).filter((argument) => !argument.startsWith("-"));
   const options = process.argv.slice(2).filter((argument) => argument.startsWith("-"));
