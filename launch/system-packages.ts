@@ -54,6 +54,9 @@ const screenshotPackages: readonly SystemPackage[] = [
   { name: "fonts-wqy-microhei", file: "/usr/share/fonts/truetype/wqy/wqy-microhei.ttc" },
 ];
 
+/** `ps`, with which Stryker ends its processes: minimal installations lack it. */
+const mutationPackages: readonly SystemPackage[] = [{ name: "procps", file: "/usr/bin/ps" }];
+
 /** What counts instructions. */
 const instructionsPackages: readonly SystemPackage[] = [{ name: "valgrind", file: "/usr/bin/callgrind_control" }];
 
@@ -68,11 +71,12 @@ const packagesFor = {
   test: testPackages,
   faults: [...testPackages, ...faultsPackages],
   instructions: [...testPackages, ...instructionsPackages],
+  mutation: [...testPackages, ...mutationPackages],
   screenshots: [...testPackages, ...screenshotPackages],
 } as const satisfies Record<string, readonly SystemPackage[]>;
 
 /**
- * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `faults`: also namespaces and a firewall; `instructions`: also valgrind; `screenshots`: also fonts
+ * @param purpose `run`: what a gateway needs; `test`: also what the tests need; `faults`: also namespaces and a firewall; `instructions`: also valgrind; `mutation`: also procps; `screenshots`: also fonts
  * @param nginx SLUICE_NGINX, if it is set
  * @throws SetupError with the command to run, if this process may not install packages
  */

@@ -33,6 +33,16 @@ it.each(withOptions)("npm run %s", async (name) => {
   expect(status).toBe(1);
 });
 
+it("npm run mutation refuses a file that is not there", async () => {
+  for (const file of ["limiter/src/no-such-file.ts", "launch/start.ts"]) {
+    const { status, output } = await run(join(projectDir, "test/mutation/run.ts"), file);
+    expect(output).toBe(
+      `sluice: expected a file or folder of limiter/ or gateway/, got ${file}\nnpm run mutation -- [FILE…]\n`,
+    );
+    expect(status).toBe(1);
+  }
+});
+
 async function run(...args: readonly string[]): Promise<{ status: number | null; output: string }> {
   const child = spawn(process.execPath, args, { cwd: projectDir, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";

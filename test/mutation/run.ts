@@ -17,9 +17,15 @@ const here = import.meta.dirname;
 const reportFile = join(projectDir, "dist/mutation/report.json");
 
 try {
-  await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
-  await install();
   const files = process.argv.slice(2).filter((argument) => !argument.startsWith("-"));
+  const strange = files.find((file) => !/^(limiter|gateway)\//.test(file) || !existsSync(join(projectDir, file)));
+  if (strange !== undefined) {
+    throw new SetupError(
+      `expected a file or folder of limiter/ or gateway/, got ${strange}\nnpm run mutation -- [FILE…]`,
+    );
+  }
+  await requireSystemPackages("mutation", process.env["SLUICE_NGINX"]);
+  await install();
   const options = process.argv.slice(2).filter((argument) => argument.startsWith("-"));
   const inRoom = (room: string) => files.filter((file) => file.startsWith(room));
   if (files.length === 0 || inRoom("limiter/").length > 0) await mutateLimiter(inRoom("limiter/"), options);
