@@ -21,6 +21,7 @@ export default defineConfig({
     isolate: false,
     fileParallelism: false,
     sequence: { sequencer: QuickFirst },
+    env: { SLUICE_TEST_SLOWNESS: "20" },
     // The first run is instrumented, and may run beside other work.
     testTimeout: 300_000,
   },

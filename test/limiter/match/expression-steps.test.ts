@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { expressionSteps } from "../../../limiter/src/match/expression-steps.ts";
 import { matchesRegex, pathRegex } from "../../../limiter/src/match/path-regex.ts";
-import { processorMs } from "../../fixtures/turns.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 
 describe("the cost of a regular expression per character of a path", () => {
   it.each([

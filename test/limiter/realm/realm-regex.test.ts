@@ -7,7 +7,7 @@ import { matchesRegex, pathRegex } from "../../../limiter/src/match/path-regex.t
 import { readRegex } from "../../../limiter/src/match/regex-syntax.ts";
 import { matchProblems } from "../../../limiter/src/realm/match-within.ts";
 import { pathOutside, unproven } from "../../../limiter/src/realm/regex-within.ts";
-import { processorMs } from "../../fixtures/turns.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { regex } from "../match/regexes.ts";
 
 const isInside = (path: string, realm: readonly string[]) =>
