@@ -16,14 +16,17 @@ import { durationKey, keptDurations } from "./test/runner/durations.ts";
 /** Starts the system, and expects nothing of the clock but what repeats. */
 const fuzzers = "test/fuzz/fuzz.test.ts";
 
-/** The longest first: beside them all others of their kind find room. */
+/**
+ * The longest first: beside them all others of their kind find room. A process is used again only if the next file is of the same project, so
+ * projects do not alternate.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const durations = keptDurations();
     const secondsOf = ({ project, moduleId }: TestSpecification) =>
       durations[durationKey(project.name, relative(import.meta.dirname, moduleId))] ?? 0;
     const sorted = await super.sort(files);
-    return sorted.sort((a, b) => secondsOf(b) - secondsOf(a));
+    return sorted.sort((a, b) => a.project.name.localeCompare(b.project.name) || secondsOf(b) - secondsOf(a));
   }
 }
 
