@@ -106,19 +106,20 @@ beside.each(serverKinds)("%s: changes that wait for another control plane keep n
   const url = await newDatabase(kind);
   const patient = { connectMs: 20_000, statementMs: 20_000, lockMs: 20_000 };
   const [holder, waiting] = [await plane(url, patient), await plane(url, patient)];
-  let goOn = () => {};
+  const isHeld = Promise.withResolvers<void>();
+  const goOn = Promise.withResolvers<void>();
   const held = holder.app.database.transaction().execute(async (transaction) => {
     await transaction.updateTable("meta").set({ revision: 0 }).where("id", "=", 1).execute();
-    await new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
+    isHeld.resolve();
+    await goOn.promise;
   });
+  await isHeld.promise;
   // More than the pool has connections.
   const changes = Array.from({ length: 15 }, (_, i) => put(waiting, `p${i}`));
   const read = waiting.call("GET", "/apps").then(({ status }) => `read ${status}`);
   const change = Promise.race(changes).then(({ status }) => `change ${status}`);
   expect(await Promise.race([read, change])).toBe("read 200");
-  goOn();
+  goOn.resolve();
   await held.catch(() => undefined);
   await Promise.all(changes);
 });

@@ -235,8 +235,9 @@ describe.each(engines)("on %s", (kind, startServer) => {
       let pid = 0;
       const holding = killed.connection().execute(async (session) => {
         const own = kind === "MariaDB" ? "select connection_id() as pid" : "select pg_backend_pid() as pid";
-        pid = Number((await sql.raw<{ pid: number }>(own).execute(session)).rows[0]?.pid);
+        const { rows } = await sql.raw<{ pid: number }>(own).execute(session);
         await sql.raw(lock).execute(session);
+        pid = Number(rows[0]?.pid);
         await new Promise<void>((resolve) => {
           release = resolve;
         });
