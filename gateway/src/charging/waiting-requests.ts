@@ -6,21 +6,26 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countEvent } from "../metrics/counts.ts";
+import { publishWaiting } from "../metrics/waiting-counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { unwatchClient, watchClient } from "../runtime/client-watch.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
 
 /** Of a request that waits: whether nginx watches its client because it does. */
-const waitingField = newRequestField<boolean>(() => {
-  waiting -= 1;
-});
+const waitingField = newRequestField<boolean>(() => count(-1));
 let waiting = 0;
 let mostWaiting = math.huge;
 
 /** For each worker's start. */
 export function boundWaiting(most: number): void {
   mostWaiting = most;
+  publishWaiting(waiting);
+}
+
+function count(change: 1 | -1): void {
+  waiting += change;
+  publishWaiting(waiting);
 }
 
 /** Requests that wait on this worker. */
@@ -44,13 +49,13 @@ export function mayWait({ app, name }: CompiledPolicy): boolean {
 /** Counts the current request in, until `endWaiting` or its end: it ends if its client leaves. */
 export function beginWaiting(): void {
   keepForRequest(waitingField, watchClient());
-  waiting += 1;
+  count(1);
 }
 
 export function endWaiting(): void {
   const watched = takeFromRequest(waitingField);
   if (watched === undefined) return;
-  waiting -= 1;
+  count(-1);
   if (watched) unwatchClient();
 }
 

@@ -31,6 +31,7 @@ import {
   redisFailures,
 } from "../metrics/redis-calls.ts";
 import { redisIdentities } from "../metrics/redis-health.ts";
+import { waitingRequests } from "../metrics/waiting-counts.ts";
 import { openBreakerCount } from "../redis/breaker.ts";
 import { defectCount, defectPlaces } from "../runtime/defects.ts";
 import { consumersDict, countersDict, overflowDict } from "../runtime/shared-memory.ts";
@@ -66,6 +67,7 @@ function answer(this: void, pause: Pause): void {
   leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
   luaMemory(lines);
+  waiting(lines);
   gauge(
     lines,
     "sluice_snapshot_revision",
@@ -366,6 +368,13 @@ function luaMemory(lines: string[]): void {
   for (let id = 0; id < ngx.worker.count(); id++) {
     const bytes = luaMemoryBytes(id);
     if (bytes !== undefined) lines.push(sample("sluice_lua_memory_bytes", { worker: `${id}` }, whole(bytes)));
+  }
+}
+
+function waiting(lines: string[]): void {
+  heading(lines, "sluice_waiting_requests", "gauge", "Requests that wait now, for units and for their turn.");
+  for (let id = 0; id < ngx.worker.count(); id++) {
+    lines.push(sample("sluice_waiting_requests", { worker: `${id}` }, whole(waitingRequests(id))));
   }
 }
 

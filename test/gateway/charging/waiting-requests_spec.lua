@@ -32,7 +32,9 @@ local function worldWith(options)
 end
 
 local function waiting(world, number)
-  return world.workers[number or 1].inner("gateway.src.charging.waiting-requests", "waiting")
+  local waits = world.workers[number or 1].inner("gateway.src.charging.waiting-requests", "waiting")
+  assert.equal(waits, metric(world, ('sluice_waiting_requests{worker="%d"}'):format((number or 1) - 1)))
+  return waits
 end
 
 -- Has as many requests wait as may, by two policies. Returns those that wait.

@@ -6,6 +6,10 @@ import static sluice.Expect.test;
 import static sluice.Expect.that;
 import static sluice.Expect.thrown;
 
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -21,8 +25,11 @@ final class LeavingTest {
   private LeavingTest() {}
 
   private static final Duration LONG = Duration.ofSeconds(30);
+  private static final HttpClient METRICS = HttpClient.newHttpClient();
+  private static HttpRequest metrics;
 
   public static void main(String[] args) throws Exception {
+    metrics = HttpRequest.newBuilder(URI.create(args[0] + "/sluice/metrics")).build();
     var events = new ConcurrentLinkedQueue<Event>();
     Client client = Client.builder(args[0], args[1]).deadline(Duration.ofSeconds(10)).onEvent(events::add).build();
 
@@ -30,9 +37,11 @@ final class LeavingTest {
       var check = Check.of("slots", "cancelled");
       Held first = client.hold(check);
       CompletableFuture<Held> leaver = client.holdAsync(check, LONG);
-      untilInLine(client, check);
+      untilInLine(1);
       CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      untilInLine(2);
       leaver.cancel(true);
+      untilInLine(1);
       first.close();
       try (Held held = next.get(20, TimeUnit.SECONDS)) {
         that(held.allowed(), "the slot");
@@ -43,9 +52,10 @@ final class LeavingTest {
       var check = Check.of("slots", "timed-out");
       Held first = client.hold(check);
       var leaver = client.holdAsync(check, LONG).orTimeout(4000, TimeUnit.MILLISECONDS);
-      untilInLine(client, check);
       CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      untilInLine(2);
       same(thrown(java.util.concurrent.CompletionException.class, leaver::join).getCause().getClass(), TimeoutException.class);
+      untilInLine(1);
       first.close();
       try (Held held = next.get(20, TimeUnit.SECONDS)) {
         that(held.allowed(), "the slot");
@@ -64,10 +74,12 @@ final class LeavingTest {
         }
       });
       leaver.start();
-      untilInLine(client, check);
+      untilInLine(1);
       CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      untilInLine(2);
       leaver.interrupt();
       that(heard.get(5, TimeUnit.SECONDS) instanceof InterruptedException, "InterruptedException");
+      untilInLine(1);
       first.close();
       try (Held held = next.get(20, TimeUnit.SECONDS)) {
         that(held.allowed(), "the slot");
@@ -97,7 +109,7 @@ final class LeavingTest {
       Held first = client.hold(check);
       List<CompletableFuture<Held>> leavers = new ArrayList<>();
       for (int i = 0; i < 20; i++) leavers.add(client.holdAsync(check, LONG));
-      untilInLine(client, check);
+      untilInLine(20);
       leavers.forEach(leaver -> leaver.cancel(true));
       for (int i = 0; i < 20; i++) same(client.check("many", "quiet").source(), Source.GATEWAY);
       same(events.stream().filter(event -> event.call().equals("hold")).count(), 1L);
@@ -139,9 +151,11 @@ final class LeavingTest {
     Expect.report();
   }
 
-  /** Gives the gateway time to read what came before, and looks that the slot is taken. */
-  private static void untilInLine(Client client, Check check) throws InterruptedException {
-    Thread.sleep(300);
-    same(client.peek(check).allowed(), false);
+  /** Until so many requests wait at the gateway, by its metrics. */
+  private static void untilInLine(int requests) throws Exception {
+    Expect.soon(requests + " in line", () -> METRICS.send(metrics, BodyHandlers.ofString()).body().lines()
+        .filter(line -> line.startsWith("sluice_waiting_requests{"))
+        .mapToInt(line -> Integer.parseInt(line.substring(line.indexOf(' ') + 1)))
+        .sum() == requests);
   }
 }
