@@ -34,7 +34,7 @@ export async function instructions(
   await requireSystemPackages("instructions", process.env["SLUICE_NGINX"]);
   const [redisPort = 0, closedPort = 0] = await freePorts(2);
   await startRedis(processes, redisPort);
-  const counted = { ...nginx, path: countingNginx(processes.directory, nginx) };
+  const counted = { ...nginx, path: countingNginx(processes.directory, nginx, options.isWithin) };
   const count = async (variant: Variant, build: string, directory: string) => {
     const [port = 0] = await freePorts(1);
     const place = {
@@ -82,9 +82,10 @@ export async function instructions(
 }
 
 /** Returns a program that runs nginx so that its instructions are counted. LuaJIT writes code while it runs. */
-function countingNginx(directory: string, { path }: Nginx): string {
+function countingNginx(directory: string, { path }: Nginx, isWithin: boolean): string {
   const program = join(directory, "counting-nginx");
-  const options = `--tool=callgrind --smc-check=all --callgrind-out-file='${directory}/counted.%p'`;
+  const what = isWithin ? "--collect-atstart=no --toggle-collect=ngx_http_process_request" : "";
+  const options = `--tool=callgrind --smc-check=all ${what} --callgrind-out-file='${directory}/counted.%p'`;
   writeFileSync(program, `#!/bin/sh\nexec valgrind ${options} '${path}' "$@"\n`, { mode: 0o755 });
   return program;
 }
