@@ -33,6 +33,10 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     return readPrometheusText(body)[name]?.samples[0]?.value;
   };
   const states = () => Promise.all([0, 1].map((gateway) => metric(gateway, "sluice_overloaded")));
+  const byShares = async () => {
+    const counts = await Promise.all([0, 1].map((gateway) => metric(gateway, "sluice_overload_decisions_total")));
+    return counts.reduce<number>((sum, count) => sum + (count ?? 0), 0);
+  };
   const load = new Load(
     system.gateways.map(({ url }) => `${url}/a`),
     perSecond,
@@ -54,7 +58,9 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     proxy.delayMs = 60;
     await until("both gateways are overloaded", async () => (await states()).every((state) => state === 1));
     const overloadedFromMs = performance.now();
+    const byShares0 = await byShares();
     await sleep(slowSeconds * 1000 - (overloadedFromMs - slowFromMs));
+    const decidedByShares = (await byShares()) - byShares0;
     const quickFromMs = performance.now();
     proxy.delayMs = 0;
     const ready = await ask(`${system.gateways[0]?.privateUrl}/sluice/healthz`);
@@ -69,11 +75,10 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     const admissions = load.served.filter(({ status }) => status === 200);
     expect(load.served.filter(({ status }) => status !== 200 && status !== 429)).toEqual([]);
 
-    // Decided at once: only four probes in a second wait, for 50 ms.
-    const during = load.served.filter(({ sentAtMs }) => sentAtMs > overloadedFromMs + 300 && sentAtMs < quickFromMs);
-    const tookMs = during.map(({ sentAtMs, answeredAtMs }) => answeredAtMs - sentAtMs).sort((a, b) => a - b);
+    // Nearly all are decided at once: only four probes in a second wait for Redis. How long one of them waits, overload_spec.lua says.
+    const during = load.served.filter(({ sentAtMs }) => sentAtMs > overloadedFromMs && sentAtMs < quickFromMs);
     expect(during.length).toBeGreaterThan(perSecond);
-    expect(tookMs[Math.floor(tookMs.length * 0.9)]).toBeLessThan(20);
+    expect(decidedByShares).toBeGreaterThan(0.8 * during.length);
 
     // B + rt, and in addition rt while the shares decided.
     const shareSeconds = (returnedAtMs - slowFromMs) / 1000;
