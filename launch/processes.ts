@@ -1,6 +1,8 @@
 // Runs the parts of one launcher, which start and stop together: a signal ends all of them, a part that ends by itself ends
 // the others, and no part survives the launcher, however it ends. A part with clients finishes their requests first, while
 // the parts that it needs still run. A second signal ends everything at once.
+//
+// A part that the others can do without for a while is started again instead, once all have been ready.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -19,6 +21,8 @@ export interface Part {
   readonly drain?: { readonly signal: NodeJS.Signals; readonly withinMs: number };
   /** The file to which the part writes what it does not print. It is read when the part fails. */
   readonly logFile?: string;
+  /** Whether the others go on without it, until it has been started again. */
+  readonly restarts?: boolean;
   /** Called with every line that the part prints. */
   readonly onLine?: (line: string) => void;
 }
@@ -28,6 +32,7 @@ interface RunningPart {
   readonly child: ChildProcess;
   readonly lastLines: string[];
   readonly logSizeBefore: number;
+  readonly startedAtMs: number;
   /** Resolves with a description of how the part ended. */
   readonly ended: Promise<string>;
   /** Whether the part has printed which variable it cannot accept. Then nothing more is printed when it ends. */
@@ -39,6 +44,10 @@ const patienceMs = 7000;
 /** Under npm, one Ctrl-C arrives twice, from the terminal and from npm: only a later signal is a second one. */
 const sameKeystrokeMs = 300;
 const keptLines = 20;
+/** Doubled each time that it ends within a minute. */
+const firstPauseMs = 1_000;
+const longestPauseMs = 30_000;
+const steadyMs = 60_000;
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 /** The form in which both parts print it. */
 const refusedSetting = /sluice: SLUICE_[A-Z0-9_]+: expected .+/;
@@ -49,6 +58,8 @@ export class Processes {
   readonly #setpriv = findProgram("setpriv");
   #stopping: Promise<void> | undefined;
   #stopAskedAtMs = 0;
+  #areReady = false;
+  #pauseMs = firstPauseMs;
 
   constructor() {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => this.#onSignal(signal));
@@ -78,7 +89,15 @@ export class Processes {
       child.on("close", (code, signal) => resolve(signal === null ? `exit code ${code}` : `killed by ${signal}`));
     });
     const logSizeBefore = sizeOf(part.logFile);
-    const running: RunningPart = { part, child, lastLines: [], logSizeBefore, ended, hasRefusedSetting: false };
+    const running: RunningPart = {
+      part,
+      child,
+      lastLines: [],
+      logSizeBefore,
+      startedAtMs: Date.now(),
+      ended,
+      hasRefusedSetting: false,
+    };
     for (const [from, to] of [
       [child.stdout, process.stdout],
       [child.stderr, process.stderr],
@@ -90,6 +109,11 @@ export class Processes {
       this.#running.delete(running);
       if (this.#stopping === undefined) void this.#onUnexpectedEnd(running, how);
     });
+  }
+
+  /** From now on, a part that may be started again is, if it ends. */
+  ready(): void {
+    this.#areReady = true;
   }
 
   /** Ends every part. Parts with clients come first, and end when their requests are answered or their time is over. */
@@ -127,7 +151,7 @@ export class Processes {
   }
 
   async #onUnexpectedEnd(
-    { part, lastLines, logSizeBefore, hasRefusedSetting }: RunningPart,
+    { part, lastLines, logSizeBefore, startedAtMs, hasRefusedSetting }: RunningPart,
     how: string,
   ): Promise<void> {
     if (hasRefusedSetting) {
@@ -141,6 +165,15 @@ export class Processes {
       lines.length === 0 ? "it printed nothing" : `its last lines:\n${lines.map((line) => `  ${line}`).join("\n")}`;
     // Printed before the other parts are stopped, which takes a while if they serve clients.
     process.stderr.write(`sluice: ${part.name} ended unexpectedly (${how}); ${reported}\n`);
+    if (this.#areReady && part.restarts === true) {
+      this.#pauseMs = Date.now() - startedAtMs > steadyMs ? firstPauseMs : this.#pauseMs;
+      process.stderr.write(
+        `sluice: ${part.name} is started again in ${this.#pauseMs / 1000} s; the others go on without it\n`,
+      );
+      setTimeout(() => this.start(part), this.#pauseMs);
+      this.#pauseMs = Math.min(2 * this.#pauseMs, longestPauseMs);
+      return;
+    }
     await this.stop();
     process.exit(1);
   }

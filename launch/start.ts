@@ -45,7 +45,7 @@ async function start(settings: Settings): Promise<void> {
   const onLine = (line: string) => {
     firstAdminToken ??= /admin token[^:]*: (\S+)$/.exec(line)?.[1];
   };
-  processes.start({ ...controlPlane(settings, shareGatewayToken(settings)), onLine });
+  processes.start({ ...controlPlane(settings, shareGatewayToken(settings)), restarts: true, onLine });
   if (withDemo) processes.start(demoUpstream(settings));
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
   const token = await requireGatewayToken(settings);
@@ -56,6 +56,7 @@ async function start(settings: Settings): Promise<void> {
   const adminToken = firstAdminToken ?? knownAdminToken();
   if (settings.role === "service") announceService(settings, adminToken, firstAdminToken);
   else announceGateway(settings, adminToken, firstAdminToken);
+  processes.ready();
   say("ready");
 }
 

@@ -1,7 +1,7 @@
 // An operator stops Sluice by Ctrl-C, `docker stop` or a supervisor while clients are being served.
 
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, request, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, it } from "vitest";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { Program } from "../fixtures/servers/program.ts";
-import { adminToken, gatewayToken } from "../fixtures/servers/system.ts";
+import { adminToken, childrenOf, gatewayToken } from "../fixtures/servers/system.ts";
 import { until } from "../fixtures/until.ts";
 
 const project = resolve(import.meta.dirname, "../..");
@@ -80,6 +80,14 @@ async function start(
 async function endOf({ child }: Program): Promise<number | null> {
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
   return child.exitCode;
+}
+
+/** @returns the process that runs this script beneath the launcher */
+function pidOf(script: string, launcher: number): number {
+  const beneath = (pid: number): number[] => childrenOf(pid).flatMap((child) => [child, ...beneath(child)]);
+  const found = beneath(launcher).find((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(script));
+  if (found === undefined) throw new Error(`expected a process that runs ${script}, got none`);
+  return found;
 }
 
 const outcome = (answer: Promise<Answer>) =>
@@ -199,4 +207,24 @@ describe.concurrent("Ctrl-C", { timeout }, () => {
       await program.stop("SIGKILL");
     }
   });
+});
+
+it("a control plane that is killed is started again under npm start, and the gateway serves meanwhile", {
+  timeout,
+}, async ({ expect }) => {
+  const { program, gatewayUrl, controlUrl } = await start();
+  try {
+    process.kill(pidOf("control-plane/src/main.ts", program.pid), "SIGKILL");
+    await untilRefused(controlUrl);
+    for (let i = 0; i < 5; i++) expect((await ask(`${gatewayUrl}/at-once`)).body).toBe("part 1\npart 2\n");
+    await until("the control plane is back", async () =>
+      (await outcome(ask(`${controlUrl}/readyz`))).startsWith("200 "),
+    );
+    expect(program.output).toMatch(/control plane ended unexpectedly \(killed by SIGKILL\)/);
+    expect(program.output).toMatch(/control plane is started again in 1 s; the others go on without it/);
+    program.child.kill("SIGTERM");
+    expect(await endOf(program), program.output).toBe(0);
+  } finally {
+    await program.stop("SIGKILL");
+  }
 });
