@@ -6,7 +6,7 @@ import { maxBodyBytes } from "./bodies/bounds.ts";
 import { defaultYamlDeadlineMs } from "./bodies/yaml-thread.ts";
 import type { TotalBounds } from "./bounds/bounds.ts";
 import type { Configuration, LogLevel, OpenIdConfiguration } from "./configuration.ts";
-import { defaultHttpTimes, type HttpTimes, serverOptions } from "./http-server.ts";
+import { createBoundedServer, defaultHttpTimes, type HttpTimes } from "./http/server.ts";
 import { logOptions } from "./log/log-options.ts";
 import activity from "./plugins/activity.ts";
 import apiDescription from "./plugins/api-description.ts";
@@ -20,7 +20,7 @@ import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
-import push from "./plugins/push.ts";
+import push, { pushUrl } from "./plugins/push.ts";
 import readiness from "./plugins/readiness.ts";
 import redis from "./plugins/redis.ts";
 import requestLimits from "./plugins/request-limits.ts";
@@ -183,7 +183,7 @@ async function buildApp(
   now: () => number,
 ): Promise<FastifyInstance> {
   const app = Fastify({
-    ...serverOptions(surroundings.httpTimes ?? defaultHttpTimes),
+    serverFactory: (answer) => createBoundedServer(answer, pushUrl, surroundings.httpTimes ?? defaultHttpTimes),
     ...requestLogOptions(),
     bodyLimit: maxBodyBytes,
     trustProxy: configuration.trustedProxies.length > 0 && [...configuration.trustedProxies],

@@ -230,11 +230,14 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/zones",
   ],
   "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates", "control-plane/src/zones"],
+  // What the HTTP server takes from strangers, and answers that are made once.
+  "control-plane/src/http": [],
   "control-plane/src/plugins": [
     "control-plane/src/activity",
     "control-plane/src/bodies",
     "control-plane/src/configuration.ts",
     "control-plane/src/errors",
+    "control-plane/src/http",
     "control-plane/src/limits",
     "control-plane/src/push",
     "control-plane/src/redis",
@@ -254,6 +257,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/counters",
     "control-plane/src/errors",
     "control-plane/src/history",
+    "control-plane/src/http",
     "control-plane/src/library",
     "control-plane/src/networks",
     "control-plane/src/openid",
@@ -271,7 +275,6 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/history": ["control-plane/src/storage"],
   "control-plane/src/transfer-command.ts": ["control-plane/src/configuration.ts", "control-plane/src/storage"],
   "control-plane/src/app.ts": ["*"],
-  "control-plane/src/http-server.ts": ["control-plane/src/plugins"],
   "control-plane/src/main.ts": ["*"],
 
   // console: pages on top, what they ask and share beneath.

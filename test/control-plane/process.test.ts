@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -39,6 +40,11 @@ async function urlOf({ printed }: Started): Promise<string> {
   return isUp.exec(printed.out)?.[1] ?? "";
 }
 
+function residentMb({ child }: Started): number {
+  const [, kb] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8")) ?? [];
+  return Number(kb) / 1024;
+}
+
 function isRefused(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
   return new Promise<boolean>((resolve) => {
@@ -65,6 +71,27 @@ describe("the process", () => {
     expect(first.printed.err + second.printed.err).toBe("");
     second.child.kill("SIGINT");
     expect(await second.exited).toBe(0);
+  });
+
+  it("stays small, and answers others, while a stranger asks for the API's description again and again and reads nothing", async () => {
+    const started = start({ SLUICE_DATA_DIR: await temporaryDir() });
+    const url = await urlOf(started);
+    await (await fetch(`${url}/openapi.json`)).text();
+    const before = residentMb(started);
+    const flood = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n";
+    // Those that are cut come again; those that ask for little stay, with an answer that nobody reads.
+    for (let round = 0; round < 30; round++) {
+      for (const times of [1_500, 1_500, 1_500, 1_500, 1_500, 1_500, 2, 2, 2, 2]) {
+        const socket = connect(Number(new URL(url).port), "127.0.0.1").on("error", () => undefined);
+        onTestFinished(() => void socket.destroy());
+        socket.write(flood.repeat(times));
+      }
+      expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    }
+    const { body } = { body: await (await fetch(`${url}/metrics`)).text() };
+    const [, cut] = /^sluice_control_connections_cut_total\{reason="pipelining"\} (\d+)$/m.exec(body) ?? [];
+    expect(Number(cut)).toBeGreaterThan(0);
+    expect(residentMb(started) - before).toBeLessThan(150);
   });
 
   it("of a second control plane on the same SQLite file ends with the first one's pid and what to use instead", async () => {

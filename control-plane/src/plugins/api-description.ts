@@ -3,9 +3,11 @@
 
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
 import type { ErrorCode } from "../errors/catalogue.ts";
+import { type PreparedAnswer, prepareAnswer, sendPrepared } from "../http/prepared-answer.ts";
 import { type Conditions, conditionHeaders, notModified, refusals } from "../schemas/described-route.ts";
 import type { JsonSchema } from "../schemas/policy-schema.ts";
 import { answers, sharedSchemas } from "../schemas/responses.ts";
@@ -77,6 +79,17 @@ export default fp(
         return { schema: described, url };
       },
     });
+    // Its text has half a megabyte and is the same for everybody.
+    let json: PreparedAnswer | undefined;
+    let yaml: PreparedAnswer | undefined;
+    const sendJson = async (request: FastifyRequest, reply: FastifyReply) => {
+      json ??= prepareAnswer(JSON.stringify(app.swagger()), "application/json; charset=utf-8");
+      return sendPrepared(request, reply, json);
+    };
+    const sendYaml = async (request: FastifyRequest, reply: FastifyReply) => {
+      yaml ??= prepareAnswer(app.swagger({ yaml: true }), "application/yaml; charset=utf-8");
+      return sendPrepared(request, reply, yaml);
+    };
     app.get(
       "/openapi.json",
       {
@@ -84,14 +97,19 @@ export default fp(
         schema: {
           tags: ["operation"],
           summary: "Read this description of the API",
-          response: answers({ 200: { type: "object", description: "An OpenAPI 3.1 document." } }),
+          response: answers({
+            200: { type: "object", description: "An OpenAPI 3.1 document. Its ETag is that of its text." },
+            304: notModified,
+          }),
         },
       },
-      async () => app.swagger(),
+      sendJson,
     );
     await app.register(async (pages) => {
       pages.addHook("onRoute", (route) => {
         route.config = { ...route.config, access: "public" };
+        if (route.url === "/docs/json") route.handler = sendJson;
+        if (route.url === "/docs/yaml") route.handler = sendYaml;
       });
       await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: true });
     });

@@ -2,6 +2,7 @@
 
 import fp from "fastify-plugin";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { type Cut, cuts } from "../http/connections.ts";
 import { type Alarm, alarmNames } from "../push/alarms.ts";
 import { routeOf } from "./request-log.ts";
 
@@ -50,6 +51,14 @@ export default fp(
       requests.inc({ class: statusClass });
       durations.observe({ method, route, class: statusClass }, reply.elapsedTime / 1_000);
     });
+    const connectionsCut = new Counter({
+      name: "sluice_control_connections_cut_total",
+      help: "Connections that were closed at once, by what there was too much of.",
+      labelNames: ["reason"] as const,
+      registers,
+    });
+    for (const reason of cuts) connectionsCut.inc({ reason }, 0);
+    app.server.on("cut", (reason: Cut) => connectionsCut.inc({ reason }));
     app.decorate("metrics", {
       registry,
       snapshotsSent: new Counter({

@@ -7,6 +7,7 @@ import type { RealmDocument } from "@sluice/limiter/realm/realm.ts";
 import type { FastifyInstance } from "fastify";
 import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { isKnown } from "../http/etags.ts";
 import { appsOf, callerOf } from "../plugins/authentication.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
@@ -18,7 +19,7 @@ import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { missingLists } from "./missing-lists.ts";
-import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
 const tags = ["apps"];

@@ -4,6 +4,7 @@ import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { isKnown } from "../http/etags.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import type { Caller } from "../rights/caller.ts";
 import { groupsIn, withGroups } from "../rights/group-rights.ts";
@@ -14,7 +15,7 @@ import { invalidRequest, readBody } from "../schemas/read-body.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
 import { originOf } from "./applied.ts";
-import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const tags = ["members"];
 const params = { type: "object", properties: { member: memberSegment } } as const;

@@ -7,6 +7,7 @@ import { listProblems, noFindings, problemCount } from "@sluice/limiter/document
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
+import { isKnown } from "../http/etags.ts";
 import { maxListBytes, readNetworks, textOfBody } from "../networks/read-networks.ts";
 import { requireAccess } from "../plugins/authentication.ts";
 import {
@@ -27,7 +28,7 @@ import {
   putNetworkList,
 } from "../storage/network-lists.ts";
 import { announceChange, originOf } from "./applied.ts";
-import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, networks: networksSegment } } as const;

@@ -4,6 +4,7 @@ import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
+import { isKnown } from "../http/etags.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
@@ -25,7 +26,7 @@ import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
 import { missingLists } from "./missing-lists.ts";
 import { missingRedis } from "./missing-redis.ts";
-import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, policy: policySegment } } as const;

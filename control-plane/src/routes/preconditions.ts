@@ -3,6 +3,7 @@
 
 import type { FastifyRequest } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
+import { lists } from "../http/etags.ts";
 import type { Precondition } from "../storage/change.ts";
 
 /** Returns the version of something that was last changed at `revision`. */
@@ -19,19 +20,6 @@ export function preconditionOf(request: FastifyRequest): Precondition {
     if (ifMatch !== undefined && !lists(ifMatch, etag)) throw failed("If-Match", ifMatch, etag);
     if (ifNoneMatch !== undefined && lists(ifNoneMatch, etag)) throw failed("If-None-Match", ifNoneMatch, etag);
   };
-}
-
-/** Returns whether the client of a GET already has this version. */
-export function isKnown(request: FastifyRequest, etag: string): boolean {
-  const ifNoneMatch = request.headers["if-none-match"];
-  // A cache on the way may have made our tag weak; for reading, a weak match is enough.
-  return ifNoneMatch !== undefined && lists(ifNoneMatch.replaceAll("W/", ""), etag);
-}
-
-function lists(header: string, etag: string | undefined): boolean {
-  if (etag === undefined) return false;
-  if (header.trim() === "*") return true;
-  return header.split(",").some((listed) => listed.trim() === etag);
 }
 
 function failed(header: "If-Match" | "If-None-Match", got: string, etag: string | undefined): ApiError {

@@ -5,6 +5,7 @@ import { describeValue, type Problem } from "@sluice/limiter/document/validate.t
 import type { FastifyInstance } from "fastify";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
+import { isKnown } from "../http/etags.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import { misfits, validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
@@ -32,7 +33,7 @@ import {
 import type { Templates } from "../templates/resolve-templates.ts";
 import { templateShape } from "../templates/template-shape.ts";
 import { announceChange, originOf } from "./applied.ts";
-import { etagOf, isKnown, preconditionOf } from "./preconditions.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, template: templateSegment } } as const;

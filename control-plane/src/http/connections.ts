@@ -1,0 +1,86 @@
+// Bounds how many connections strangers may have, and how many bytes of answers all of them together may leave unread.
+
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
+
+/** Gateways count until they have signed in. */
+export const mostConnections = 4_000;
+/** IPv6 addresses count by their /64. */
+const mostOfOneAddress = 2_000;
+/** Answers that wait in this process for somebody to read them. */
+export const mostUnreadBytes = 64 * 1_048_576;
+const lookEveryMs = 250;
+
+/** Why a connection was closed at once: an event of the server, `cut`. */
+export const cuts = ["connections", "unread", "pipelining"] as const;
+export type Cut = (typeof cuts)[number];
+
+export function boundConnections(server: Server): void {
+  const sockets = new Map<Socket, string>();
+  const counts = new Map<string, number>();
+  const forget = (socket: Socket) => {
+    const address = sockets.get(socket);
+    if (address === undefined) return;
+    sockets.delete(socket);
+    const left = (counts.get(address) ?? 1) - 1;
+    if (left === 0) counts.delete(address);
+    else counts.set(address, left);
+  };
+  const cut = (why: Cut, socket?: Socket) => {
+    server.emit("cut", why);
+    socket?.destroy();
+  };
+  server.maxConnections = mostConnections;
+  server.on("drop", () => cut("connections"));
+  server.on("connection", (socket: Socket) => {
+    const address = ipPrefix(socket.remoteAddress ?? "", 32, 64);
+    const count = counts.get(address) ?? 0;
+    if (count >= mostOfOneAddress) {
+      cut("connections", socket);
+      return;
+    }
+    counts.set(address, count + 1);
+    sockets.set(socket, address);
+    socket.once("close", () => forget(socket));
+  });
+  // A push socket has bounds of its own.
+  server.on("upgrade", ({ socket }) => forget(socket));
+  const timer = setInterval(() => {
+    for (const socket of tooMuchUnread(sockets)) cut("unread", socket);
+  }, lookEveryMs).unref();
+  server.once("close", () => clearInterval(timer));
+}
+
+interface Unread {
+  /** Bytes. */
+  readonly writableLength: number;
+}
+
+/**
+ * Returns whom to cut so that no more is left unread than may be. Connections of the address that has left the most come first, so that nobody
+ * suffers from what another one does, and of these the one that has left the most.
+ *
+ * @param connections with their addresses
+ */
+export function tooMuchUnread<Connection extends Unread>(connections: ReadonlyMap<Connection, string>): Connection[] {
+  let inAll = 0;
+  const ofAddress = new Map<string, number>();
+  for (const [{ writableLength }, address] of connections) {
+    if (writableLength === 0) continue;
+    inAll += writableLength;
+    ofAddress.set(address, (ofAddress.get(address) ?? 0) + writableLength);
+  }
+  if (inAll <= mostUnreadBytes) return [];
+  const worstFirst = [...connections].sort(
+    ([one, address], [other, otherAddress]) =>
+      (ofAddress.get(otherAddress) ?? 0) - (ofAddress.get(address) ?? 0) || other.writableLength - one.writableLength,
+  );
+  const cut: Connection[] = [];
+  for (const [connection] of worstFirst) {
+    if (inAll <= mostUnreadBytes) break;
+    inAll -= connection.writableLength;
+    cut.push(connection);
+  }
+  return cut;
+}

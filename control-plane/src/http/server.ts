@@ -1,0 +1,52 @@
+// The HTTP server, and what it takes from strangers: how long a request may take, how many connections and unread answers there may be, and which requests may
+// become a WebSocket.
+
+import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
+import { boundConnections } from "./connections.ts";
+import { inTurn } from "./turns.ts";
+
+export interface HttpTimes {
+  /** The longest time from the start of the connection, or from the previous request, to the end of a request's headers. */
+  readonly headersMs: number;
+  /** The longest time to the end of the request's body: the server does not wait for a body that trickles in. */
+  readonly requestMs: number;
+  /** The longest time without traffic in either direction on a connection. Longer than the longest `wait` of a request. */
+  readonly silenceMs: number;
+  /** The longest time between two requests of a connection. */
+  readonly keepAliveMs: number;
+  /** How often the server looks for requests that take too long. */
+  readonly checkEveryMs: number;
+}
+
+export const defaultHttpTimes: HttpTimes = {
+  headersMs: 10_000,
+  requestMs: 30_000,
+  silenceMs: 90_000,
+  keepAliveMs: 60_000,
+  checkEveryMs: 1_000,
+};
+
+/**
+ * Returns a server that emits `cut` with the reason when it closes a connection at once.
+ *
+ * @param socketUrl the path whose requests may become a WebSocket. On any other request the server ignores the wish for an upgrade, as HTTP
+ *   allows (RFC 9110 §7.8), and answers the request normally.
+ */
+export function createBoundedServer(answer: RequestListener, socketUrl: string, times: HttpTimes): Server {
+  const { headersMs, requestMs, silenceMs, keepAliveMs, checkEveryMs } = times;
+  const options = {
+    headersTimeout: headersMs,
+    requestTimeout: requestMs,
+    keepAliveTimeout: keepAliveMs,
+    connectionsCheckingInterval: checkEveryMs,
+    shouldUpgradeCallback: ({ url = "", headers }: IncomingMessage) =>
+      url.split("?", 1)[0] === socketUrl && headers.upgrade?.toLowerCase() === "websocket",
+  };
+  const server = createServer(
+    options,
+    inTurn(answer, () => server.emit("cut", "pipelining")),
+  );
+  server.setTimeout(silenceMs);
+  boundConnections(server);
+  return server;
+}

@@ -1,0 +1,183 @@
+// Clients that ask for more than they read: each has one answer in memory, and all together no more than there is room for.
+
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { boundConnections, mostUnreadBytes, tooMuchUnread } from "../../../control-plane/src/http/connections.ts";
+import { inTurn } from "../../../control-plane/src/http/turns.ts";
+import { sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { onFinished } from "../../fixtures/side-by-side.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
+
+interface Talk {
+  readonly socket: Socket;
+  received(): string;
+}
+
+function talk(port: number, text: string, reads = true): Talk {
+  const socket = connect(port, "127.0.0.1");
+  onFinished(() => void socket.destroy());
+  let received = "";
+  if (reads) socket.on("data", (data) => (received += data.toString()));
+  socket.on("error", () => undefined);
+  socket.write(text);
+  return { socket, received: () => received };
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
+
+describe("requests of one connection", () => {
+  async function start(): Promise<{ port: number; underWay: Map<string, ServerResponse>; cuts: () => number }> {
+    const underWay = new Map<string, ServerResponse>();
+    let cut = 0;
+    const answer = inTurn(
+      ({ url = "" }, response) => {
+        underWay.set(url, response);
+        response.once("close", () => underWay.delete(url));
+      },
+      () => {
+        cut += 1;
+      },
+    );
+    const server = createServer(answer).listen(0, "127.0.0.1");
+    onFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    await once(server, "listening");
+    return { port: (server.address() as AddressInfo).port, underWay, cuts: () => cut };
+  }
+  const paths = (underWay: Map<string, ServerResponse>) => [...underWay.keys()];
+
+  it("are answered one after the other, and those of others meanwhile", async () => {
+    const { port, underWay } = await start();
+    const all = Array.from({ length: 20 }, (_, i) => `/${i}`);
+    const client = talk(port, all.map(get).join(""));
+    talk(port, get("/other"));
+    for (const path of all) {
+      await until(`${path} is under way`, () => underWay.has(path));
+      expect(paths(underWay).filter((one) => one !== "/other")).toEqual([path]);
+      underWay.get(path)?.end(path);
+    }
+    await untilPasses(() => expect(client.received().match(/\/\d+(?=\r\n)|(?<=\r\n)\/\d+/g)).toEqual(all));
+    expect(paths(underWay)).toEqual(["/other"]);
+  });
+
+  it("wait while their client does not read the answer before", async () => {
+    const { port, underWay } = await start();
+    const { socket } = talk(port, get("/large") + get("/next"), false);
+    await until("the first is under way", () => underWay.has("/large"));
+    underWay.get("/large")?.end(Buffer.alloc(32 * 1_048_576));
+    talk(port, get("/later"));
+    await until("others are served", () => underWay.has("/later"));
+    expect(paths(underWay).sort()).toEqual(["/large", "/later"]);
+    socket.resume();
+    await until("the next one is under way", () => underWay.has("/next"));
+    expect(underWay.has("/large")).toBe(false);
+  });
+
+  it("that are far too many close it, and others are served", async () => {
+    const { port, underWay, cuts } = await start();
+    const flood = talk(port, get("/flood").repeat(1_500));
+    const other = talk(port, get("/other"));
+    await once(flood.socket, "close");
+    expect(cuts()).toBe(1);
+    await until("the other is under way", () => underWay.has("/other"));
+    underWay.get("/other")?.end("served");
+    await untilPasses(() => expect(other.received()).toContain("served"));
+  });
+
+  it("are forgotten with it", async () => {
+    const { port, underWay, cuts } = await start();
+    // As many as may wait of all, 32 at a time.
+    for (let i = 0; i < 70; i++) {
+      const { socket } = talk(port, get("/one").repeat(32));
+      await until("one is under way", () => underWay.size === 1);
+      socket.destroy();
+      await until("none is", () => underWay.size === 0);
+    }
+    expect(cuts()).toBe(0);
+  });
+});
+
+describe("connections", () => {
+  it("of one address are bounded", async () => {
+    const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
+    boundConnections(server);
+    let cut = 0;
+    server.on("cut", (why) => {
+      expect(why).toBe("connections");
+      cut += 1;
+    });
+    onFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const all: Socket[] = [];
+    for (let i = 0; i < 2_010; i += 30) {
+      const some = Array.from({ length: 30 }, () => talk(port, "").socket);
+      all.push(...some);
+      await Promise.all(some.map((socket) => once(socket, "connect")));
+    }
+    await until("ten are closed", () => cut === 10);
+    all[0]?.destroy();
+    await until("another one is served", async () => {
+      const client = talk(port, get("/"));
+      await Promise.race([once(client.socket, "close"), once(client.socket, "data")]);
+      return client.received().includes("served");
+    });
+  });
+
+  it("that leave too much unread are cut, first those of the address that leaves the most", () => {
+    const connection = (writableLength: number) => ({ writableLength });
+    const half = mostUnreadBytes / 2;
+    const export_ = connection(half);
+    const [small, large, larger] = [connection(1), connection(half / 2), connection(half / 2 + 1)] as const;
+    const rest = [
+      [export_, "one"],
+      [connection(0), "two"],
+    ] as const;
+    expect(tooMuchUnread(new Map([...rest, [large, "two"]]))).toEqual([]);
+    expect(tooMuchUnread(new Map([...rest, [small, "two"], [large, "two"], [larger, "two"]]))).toEqual([larger]);
+    const all = tooMuchUnread(
+      new Map([...rest, ...Array.from({ length: 8 }, () => [connection(half), "two"] as const)]),
+    );
+    expect(all).toHaveLength(7);
+    expect(all).not.toContain(export_);
+  });
+});
+
+describe("the description of the API", () => {
+  const running = sharedControlPlane();
+
+  it.each(["/openapi.json", "/docs/json", "/docs/yaml"])(
+    "is compressed, and not sent to who has it: %s",
+    async (path) => {
+      const { url } = running();
+      const first = await fetch(`${url}${path}`);
+      const text = await first.text();
+      expect([first.status, first.headers.get("content-encoding")]).toEqual([200, "gzip"]);
+      expect(Number(first.headers.get("content-length"))).toBeLessThan(text.length / 5);
+      const etag = first.headers.get("etag") as string;
+      const again = await fetch(`${url}${path}`, { headers: { "if-none-match": `W/${etag}` } });
+      expect([again.status, await again.text()]).toEqual([304, ""]);
+      for (const accepted of ["identity", "gzip;q=0", "br, gzip; q=0.0"]) {
+        const plain = await fetch(`${url}${path}`, { headers: { "accept-encoding": accepted } });
+        expect([accepted, plain.headers.get("content-encoding")]).toEqual([accepted, null]);
+        expect(await plain.text()).toBe(text);
+      }
+    },
+  );
+
+  it("is one answer in memory for a client that asks 1,500 times and reads nothing", async () => {
+    const { url, call } = running();
+    const { socket } = talk(Number(new URL(url).port), get("/openapi.json").repeat(1_500), false);
+    await once(socket.resume(), "close");
+    const { text } = { text: await (await fetch(`${url}/metrics`)).text() };
+    expect(text).toMatch(/^sluice_control_connections_cut_total\{reason="pipelining"\} 1$/m);
+    expect((await call("GET", "/apps")).status).toBe(200);
+  });
+});
