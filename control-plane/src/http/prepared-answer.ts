@@ -24,7 +24,7 @@ export function sendPrepared(
   reply: FastifyReply,
   { type, etag, plain, gzip }: PreparedAnswer,
 ): FastifyReply {
-  reply.headers({ etag, vary: "accept-encoding", "cache-control": "no-cache" });
+  reply.headers({ etag, vary: "accept-encoding" });
   if (isKnown(request, etag)) return reply.code(304).send();
   reply.type(type);
   if (!takesGzip(request.headers["accept-encoding"])) return reply.send(plain);
