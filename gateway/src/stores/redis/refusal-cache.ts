@@ -36,8 +36,11 @@ const longestSeconds = 120;
 const longestInClusterSeconds = 1;
 
 const versionKey = "refusals";
+const seenKey = "refusals-seen:";
 const lookEverySeconds = 0.02;
-const lookedAfterMs = 40;
+/** A worker that does not look for so long is stuck, or is being replaced. */
+const mostWaitMs = 1_000;
+const askEveryMs = 5;
 
 let recent: Record<string, Refusal | undefined> = {};
 let older: Record<string, Refusal | undefined> = {};
@@ -52,7 +55,9 @@ const latestReplySeconds = 60;
 /** Called when a worker starts. @param forgetMore clears other caches that are wrong after an operator has changed counters */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   runEvery(lookEverySeconds, () => {
-    if (followVersion()) forgetMore();
+    if (!followVersion()) return;
+    forgetMore();
+    stateDict.safe_set(seenKey + ngx.worker.id(), seenVersion as number);
   });
   if (settings.deployment.kind === "cluster") {
     longest = longestInClusterSeconds;
@@ -166,8 +171,18 @@ export function forgetRefusals(): void {
  * to notice.
  */
 export function forgetRefusalsEverywhere(): void {
-  stateDict.incr(versionKey, 1, 0);
-  sleepMs(lookedAfterMs);
+  const [version] = stateDict.incr(versionKey, 1, 0);
+  for (let waitedMs = 0; waitedMs < mostWaitMs; waitedMs += askEveryMs) {
+    sleepMs(askEveryMs);
+    if (haveAllSeen(version)) return;
+  }
+}
+
+function haveAllSeen(version = 0): boolean {
+  for (let id = 0; id < ngx.worker.count(); id++) {
+    if ((stateDict.get<number>(seenKey + id)[0] ?? -1) < version) return false;
+  }
+  return true;
 }
 
 /** @returns whether the version has changed */

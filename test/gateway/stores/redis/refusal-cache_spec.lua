@@ -113,9 +113,23 @@ describe("a refusal by Redis", function()
       world.workers[2].module("gateway.src.stores.redis.refusal-cache").forgetRefusalsEverywhere()
       done = true
     end)
-    world.run(42)
+    world.run(30)
     assert.is_true(done)
     assert.same({ [200] = 2 }, statusesOf(world, ask(world, "a", 2, { worker = 0 })))
+  end)
+
+  it("is forgotten when the operator has the answer, also by a worker that gets no processor time for a while; one that is gone is waited for a second", function()
+    local world = usedUp({ workers = 2 })
+    world.workers[1].kill()
+    local done
+    world.workers[2].call(function()
+      world.workers[2].module("gateway.src.stores.redis.refusal-cache").forgetRefusalsEverywhere()
+      done = true
+    end)
+    world.run(900)
+    assert.is_nil(done)
+    world.run(150)
+    assert.is_true(done)
   end)
 
   it("that was asked for before an operator changed the counter, and comes after it, is not remembered", function()
