@@ -52,7 +52,8 @@ it("two gateways decide by their shares at once while Redis is slow, within the 
     });
     load.start();
     await sleep(2000);
-    expect(await states()).toEqual([0, 0]);
+    // A busy machine makes Redis slow, too.
+    await until("neither gateway is overloaded", async () => (await states()).every((state) => state === 0));
 
     const slowFromMs = performance.now();
     proxy.delayMs = 60;
