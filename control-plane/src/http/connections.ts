@@ -4,8 +4,10 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 
-/** Gateways count until they have signed in. */
-export const mostConnections = 4_000;
+/** An event of the server: a gateway has signed in on this socket, which does not count any more. */
+export const signedIn = "signed-in";
+/** Gateways that have signed in do not count. */
+const mostConnections = 4_000;
 /** IPv6 addresses count by their /64. */
 const mostOfOneAddress = 2_000;
 /** Answers that wait in this process for somebody to read them. */
@@ -27,16 +29,14 @@ export function boundConnections(server: Server): void {
     if (left === 0) counts.delete(address);
     else counts.set(address, left);
   };
-  const cut = (why: Cut, socket?: Socket) => {
+  const cut = (why: Cut, socket: Socket) => {
     server.emit("cut", why);
-    socket?.destroy();
+    socket.destroy();
   };
-  server.maxConnections = mostConnections;
-  server.on("drop", () => cut("connections"));
   server.on("connection", (socket: Socket) => {
     const address = ipPrefix(socket.remoteAddress ?? "", 32, 64);
     const count = counts.get(address) ?? 0;
-    if (count >= mostOfOneAddress) {
+    if (sockets.size >= mostConnections || count >= mostOfOneAddress) {
       cut("connections", socket);
       return;
     }
@@ -44,8 +44,7 @@ export function boundConnections(server: Server): void {
     sockets.set(socket, address);
     socket.once("close", () => forget(socket));
   });
-  // A push socket has bounds of its own.
-  server.on("upgrade", ({ socket }) => forget(socket));
+  server.on(signedIn, forget);
   const timer = setInterval(() => {
     for (const socket of tooMuchUnread(sockets)) cut("unread", socket);
   }, lookEveryMs).unref();

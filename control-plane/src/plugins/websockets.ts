@@ -4,6 +4,7 @@
 import type { Socket } from "node:net";
 import websocket from "@fastify/websocket";
 import fp from "fastify-plugin";
+import { signedIn } from "../http/connections.ts";
 import { closeCodes } from "../push/gateway-link.ts";
 import { maxMessageBytes } from "../push/gateway-message.ts";
 import { answerClientError } from "./error-responses.ts";
@@ -30,6 +31,7 @@ export default fp(
         done();
       },
     });
+    app.websocketServer.on("connection", (_, { socket }) => app.server.emit(signedIn, socket));
     app.websocketServer.on("wsClientError", (error, socket) => {
       answerClientError(error, socket as Socket, `The request is no handshake of a WebSocket: ${error.message}.`);
     });
