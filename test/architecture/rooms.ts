@@ -230,7 +230,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/zones",
   ],
   "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates", "control-plane/src/zones"],
-  // What the HTTP server takes from strangers, and answers that are made once.
+  // The HTTP server bounds what strangers may ask, and sends answers that are made once.
   "control-plane/src/http": [],
   "control-plane/src/plugins": [
     "control-plane/src/activity",

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { residentKb } from "../fixtures/measures/resident-memory.ts";
 import { adminToken, temporaryDir } from "../fixtures/servers/control-plane-under-test.ts";
 import { until, untilPasses } from "../fixtures/until.ts";
 
@@ -40,10 +40,7 @@ async function urlOf({ printed }: Started): Promise<string> {
   return isUp.exec(printed.out)?.[1] ?? "";
 }
 
-function residentMb({ child }: Started): number {
-  const [, kb] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8")) ?? [];
-  return Number(kb) / 1024;
-}
+const residentMb = ({ child }: Started) => residentKb(child.pid as number) / 1024;
 
 function isRefused(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
@@ -88,8 +85,8 @@ describe("the process", () => {
       }
       expect((await fetch(`${url}/healthz`)).status).toBe(200);
     }
-    const { body } = { body: await (await fetch(`${url}/metrics`)).text() };
-    const [, cut] = /^sluice_control_connections_cut_total\{reason="pipelining"\} (\d+)$/m.exec(body) ?? [];
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    const [, cut] = /^sluice_control_connections_cut_total\{reason="pipelining"\} (\d+)$/m.exec(metrics) ?? [];
     expect(Number(cut)).toBeGreaterThan(0);
     expect(residentMb(started) - before).toBeLessThan(150);
   });

@@ -1,11 +1,12 @@
 // One policy is edited hundreds of times while four workers decide by it: each response is of one revision, no connection
 // sees an older revision again, and counts are kept.
 
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
+import { residentKb } from "../fixtures/measures/resident-memory.ts";
 import { nginxProcesses, System } from "../fixtures/servers/system.ts";
 
 const edits = 400;
@@ -82,9 +83,7 @@ class Connection extends Agent {
   }
 }
 
-function residentBytes(pid: number): number {
-  return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
-}
+const residentBytes = (pid: number) => 1024 * residentKb(pid);
 const handles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
 
 let system: System;

@@ -104,14 +104,15 @@ describe("100,000 different descriptors", () => {
     // They are refused now, twice as many of them as the service remembers refusals.
     expect(await askAll(0, keys, 5)).toBe(0);
     const after = service().residentMb;
+    const isMuch = after - before >= 120;
     // On a busy machine there may be more garbage. It does not come again with as many other keys, as what stayed would.
-    const others = after - before < 120 ? 0 : await askAll(2 * keys, 3 * keys);
+    const others = isMuch ? await askAll(2 * keys, 3 * keys) : 0;
     const last = service().residentMb;
     const memory = [before, after, last].map((mb) => mb.toFixed(0)).join(", ");
     process.stdout.write(
       `memory of the service before and after ${keys} keys, and after ${others} others: ${memory} MB\n`,
     );
-    expect(Math.min(after - before, last - after), memory).toBeLessThan(others === 0 ? 120 : 60);
+    if (isMuch) expect(last - after, memory).toBeLessThan(60);
     const { body } = await ask(`${system.gateway.privateUrl}/sluice/metrics`);
     const [, allowed] =
       /^sluice_decisions_total\{app="default",policy="node-once",result="allowed"\} (\d+)$/m.exec(body) ?? [];

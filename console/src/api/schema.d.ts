@@ -12,7 +12,9 @@ export interface paths {
         get: {
             parameters: {
                 query?: never;
-                header?: never;
+                header?: {
+                    "if-none-match"?: string;
+                };
                 path?: never;
                 cookie?: never;
             };

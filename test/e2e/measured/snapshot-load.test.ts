@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { type WebSocket, WebSocketServer } from "ws";
 import { ask } from "../../fixtures/clients/requests.ts";
 import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
+import { residentKb } from "../../fixtures/measures/resident-memory.ts";
 import { freePorts } from "../../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../../fixtures/servers/lone-gateway.ts";
 import { childrenOf } from "../../fixtures/servers/system.ts";
@@ -220,10 +221,7 @@ async function statusOf(host: string): Promise<number> {
 }
 
 function residentMB(): number {
-  return childrenOf(gateway.pid).reduce((sum, pid) => {
-    const kB = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-    return sum + Number(kB) / 1024;
-  }, 0);
+  return childrenOf(gateway.pid).reduce((sum, pid) => sum + residentKb(pid) / 1024, 0);
 }
 
 async function luaKB(path: "/memory" | "/kept"): Promise<number> {
