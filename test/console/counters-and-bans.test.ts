@@ -69,23 +69,24 @@ describe("a counter", () => {
 });
 
 it("bans of a key are those whose every part matches, the longest first", () => {
-  const ban = (id: string, key: string[], until: string, policy = "books") => ({
+  const ban = (id: string, who: { key: string[] } | { keyPattern: string[] }, until: string, policy = "books") => ({
     id,
     app: "default",
     policy,
-    key,
+    ...who,
     until,
     createdAt: until,
     createdBy: "ann",
     revision: 1,
   });
   const bans = [
-    ban("exact", ["ann", "1"], "2030-01-01T00:00:00Z"),
-    ban("any", ["*", "1"], "2031-01-01T00:00:00Z"),
-    ban("prefix", ["an*", "1"], "2029-01-01T00:00:00Z"),
-    ban("other", ["ben", "1"], "2030-01-01T00:00:00Z"),
-    ban("shorter", ["ann"], "2030-01-01T00:00:00Z"),
-    ban("of another policy", ["ann", "1"], "2030-01-01T00:00:00Z", "films"),
+    ban("exact", { key: ["ann", "1"] }, "2030-01-01T00:00:00Z"),
+    ban("any", { keyPattern: ["*", "1"] }, "2031-01-01T00:00:00Z"),
+    ban("prefix", { keyPattern: ["an*", "1"] }, "2029-01-01T00:00:00Z"),
+    ban("value with a star", { key: ["an*", "1"] }, "2030-01-01T00:00:00Z"),
+    ban("other", { key: ["ben", "1"] }, "2030-01-01T00:00:00Z"),
+    ban("shorter", { keyPattern: ["ann"] }, "2030-01-01T00:00:00Z"),
+    ban("of another policy", { key: ["ann", "1"] }, "2030-01-01T00:00:00Z", "films"),
   ];
   expect(bansOfKey(bans, "books", ["ann", "1"]).map(({ id }) => id)).toEqual(["any", "exact", "prefix"]);
 });

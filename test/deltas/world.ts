@@ -15,6 +15,9 @@ const listNames = ["office", "crawlers"];
 const hosts = ["a.example", "b.example", "*.example", "*.b.example", "c.example"];
 const paths = ["/x", "/y", "/x/*", "/x/y/*", "/*", "~^/v[0-9]+$"];
 
+/** Values, and patterns. */
+const bannedKeys = [{ key: ["u1"] }, { key: ["u*"] }, { keyPattern: ["u*"] }, { keyPattern: ["*"] }];
+
 /** Far after every run. */
 const untilSeconds = [4_000_000_000, 4_000_000_100, 4_100_000_000];
 
@@ -189,7 +192,7 @@ export class World {
     const ban: SnapshotBan =
       ofPolicy === undefined
         ? { id, app, cidr: this.#random.of(cidrs), untilSeconds: until }
-        : { id, app, policy: ofPolicy, key: [this.#random.of(["u1", "u*", "*"])], untilSeconds: until };
+        : { id, app, policy: ofPolicy, ...this.#random.of(bannedKeys), untilSeconds: until };
     this.#bans.set(id, ban);
     noted.bans.add(id);
     this.#appear(app, noted);

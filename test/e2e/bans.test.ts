@@ -44,14 +44,16 @@ beforeAll(async () => {
     ],
     otherPolicies: { shop: lenient("shop"), bank: lenient("bank") },
     bans: [
-      { id: "1", app: "default", policy: "keyed", key: ["bad-*"], untilSeconds: later },
+      { id: "1", app: "default", policy: "keyed", keyPattern: ["bad-*"], untilSeconds: later },
       { id: "2", app: "shop", cidr: bannedByShop, untilSeconds: later },
       { id: "3", app: "default", cidr: bannedForNow, untilSeconds: soon },
-      { id: "4", app: "default", policy: "open", key: ["bad-*"], untilSeconds: 1 },
+      { id: "4", app: "default", policy: "open", keyPattern: ["bad-*"], untilSeconds: 1 },
       // This ban was made when the policy had another key, or by somebody who does not know that the key is an address.
       { id: "5", app: "default", policy: "by-address", key: ["bad"], untilSeconds: later },
+      { id: "8", app: "default", policy: "open", key: ["*"], untilSeconds: later },
+      { id: "9", app: "default", policy: "open", key: ["worse-*"], untilSeconds: later },
       { id: "6", app: "default", cidr: bannedByDefault, untilSeconds: later },
-      { id: "7", app: "default", policy: "keyed-shadow", key: ["bad-*"], untilSeconds: later },
+      { id: "7", app: "default", policy: "keyed-shadow", keyPattern: ["bad-*"], untilSeconds: later },
     ],
     env: { SLUICE_DEBUG_SECRET: debugSecret },
   });
@@ -73,6 +75,11 @@ describe("a banned key", () => {
     expect(await status("/keyed", "bad-one")).toBe(403);
     expect(await status("/keyed", "good-one")).toBe(404);
     expect(await status("/open", "bad-one")).toBe(404);
+  });
+
+  it("may end in *, and bans nobody else then", async () => {
+    for (const banned of ["*", "worse-*"]) expect(await status("/open", banned)).toBe(403);
+    for (const other of ["worse-one", "anyone"]) expect(await status("/open", other)).toBe(404);
   });
 
   it("passes a policy in shadow mode", async () => {

@@ -2862,6 +2862,7 @@ export interface paths {
                         cidr?: string;
                         policy?: string;
                         key?: string[];
+                        keyPattern?: string[];
                         until?: string;
                         /**
                          * @example 500ms
@@ -2875,6 +2876,7 @@ export interface paths {
                         cidr?: string;
                         policy?: string;
                         key?: string[];
+                        keyPattern?: string[];
                         until?: string;
                         /**
                          * @example 500ms
@@ -5580,6 +5582,7 @@ export interface components {
             cidr?: string;
             policy?: string;
             key?: string[];
+            keyPattern?: string[];
             /** Format: date-time */
             until: string;
             reason?: string;
@@ -5594,6 +5597,7 @@ export interface components {
             cidr?: string;
             policy?: string;
             key?: string[];
+            keyPattern?: string[];
             /** Format: date-time */
             until: string;
             reason?: string;

@@ -58,7 +58,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary: "Ban a network, a list of networks, or key values of a policy, and push it",
-        description: "The body contains either cidr, or policy and key; and either until or for.",
+        description: "The body contains either cidr, or policy with key or keyPattern; and either until or for.",
         params: appParams,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "NewBan", 201: "NewBan" }, location),

@@ -7,8 +7,9 @@ import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { patternValue } from "@sluice/limiter/key/key-patterns.ts";
 import { referredList } from "@sluice/limiter/key/network-lists.ts";
-import { bannedKeyShape } from "@sluice/limiter/state/read-entries.ts";
+import { bannedKeyShape, bannedPatternShape } from "@sluice/limiter/state/read-entries.ts";
 import type { Banned } from "../storage/bans.ts";
 import { readBody, refuseProblems } from "./read-body.ts";
 import { parseTime } from "./time.ts";
@@ -17,6 +18,7 @@ interface BanBody {
   readonly cidr?: string;
   readonly policy?: string;
   readonly key?: readonly string[];
+  readonly keyPattern?: readonly string[];
   readonly until?: string;
   readonly for?: string;
   readonly reason?: string;
@@ -28,12 +30,17 @@ export const banBodyShape: Shape = {
     cidr: {
       shape: networkOrListShape,
       description:
-        'The network to ban, whose host bits are cleared, or "@" and the name of a list of networks. Give either this, or policy and key.',
+        'The network to ban, whose host bits are cleared, or "@" and the name of a list of networks. Give either this, or policy with key or keyPattern.',
     },
     policy: { shape: nameShape, description: "Name of the policy whose key values are banned." },
     key: {
       shape: bannedKeyShape,
-      description: 'The key values to ban, one for each part of the policy\'s key; "*" stands for any value.',
+      description: "The key values to ban, one for each part of the policy's key. * is an ordinary character.",
+    },
+    keyPattern: {
+      shape: bannedPatternShape,
+      description:
+        'Instead of key, patterns for key values, one for each part of the policy\'s key: "*" stands for any value, and "bot-*" for all that begin with "bot-".',
     },
     until: {
       shape: {
@@ -70,12 +77,12 @@ export interface AskedBan {
 
 /** @throws ApiError invalid-request with all problems of the body */
 export function readBanBody(body: unknown, nowMs: number): AskedBan {
-  const { cidr, policy, key, until, for: lasts, reason } = readBody<BanBody>(banBodyShape, body);
+  const { until, for: lasts, reason, ...who } = readBody<BanBody>(banBodyShape, body);
   const problems: Problem[] = [];
-  const banned = bannedBy(cidr, policy, key);
+  const banned = bannedBy(who);
   if (banned === undefined) {
-    const got = Object.entries({ cidr, policy, key }).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-    problems.push({ path: "", expected: "either cidr, or policy and key", got: got.join(" and ") || "none of them" });
+    const got = Object.keys(who).sort().join(" and ") || "none of them";
+    problems.push({ path: "", expected: "either cidr, or policy with key or keyPattern", got });
   }
   let untilMs = nowMs;
   if ((until === undefined) === (lasts === undefined)) {
@@ -94,19 +101,35 @@ export function checkBannedKey(banned: Banned, policy: unknown): void {
   if (!("policy" in banned)) return;
   const problems: Problem[] = [];
   const { key: parts = [] } = (policy ?? {}) as { key?: readonly string[] };
+  const isOfPattern = "keyPattern" in banned;
+  const path = isOfPattern ? "keyPattern" : "key";
+  const texts = isOfPattern ? banned.keyPattern : banned.key;
   if (policy === undefined) {
     problems.push({ path: "policy", expected: "the name of a policy of the app", got: describeValue(banned.policy) });
-  } else if (parts.length !== banned.key.length) {
+  } else if (parts.length !== texts.length) {
     const values = parts.length === 1 ? "1 value" : `${parts.length} values`;
     const expected = `${values}, for the policy's key [${parts.join(", ")}]`;
-    problems.push({ path: "key", expected, got: describeValue(banned.key) });
+    problems.push({ path, expected, got: describeValue(texts) });
   } else {
-    const findings = noFindings();
     const key = parts.map((part) => parseKeyPart(part) as KeyPart);
-    checkKeyPatterns(banned.key, key, "key", findings);
-    problems.push(...listProblems(findings));
+    problems.push(...(isOfPattern ? patternProblems(texts, key) : valueProblems(texts, key)));
   }
   refuseProblems(problems);
+}
+
+function patternProblems(patterns: readonly string[], key: readonly KeyPart[]): Problem[] {
+  const findings = noFindings();
+  checkKeyPatterns(patterns, key, "keyPattern", findings);
+  return listProblems(findings);
+}
+
+function valueProblems(values: readonly string[], key: readonly KeyPart[]): Problem[] {
+  const expected = "an address, or a network of the length that the key has";
+  return values.flatMap((value, i) =>
+    patternValue(key[i] as KeyPart, value) === undefined
+      ? [{ path: `key[${i}]`, expected, got: describeValue(value) }]
+      : [],
+  );
 }
 
 /** A ban of a list that is not there would ban nobody. @throws ApiError invalid-request */
@@ -121,13 +144,10 @@ export function expectedList(app: string): string {
   return `"@" and the name of a list of networks of app ${app}${ofAll}`;
 }
 
-function bannedBy(
-  cidr: string | undefined,
-  policy: string | undefined,
-  key: readonly string[] | undefined,
-): Banned | undefined {
-  if (cidr !== undefined && policy === undefined && key === undefined)
+function bannedBy({ cidr, policy, key, keyPattern }: BanBody): Banned | undefined {
+  if (cidr !== undefined && policy === undefined && key === undefined && keyPattern === undefined)
     return { cidr: referredList(cidr) === undefined ? formatCidr(parseCidr(cidr) as Cidr) : cidr };
-  if (cidr === undefined && policy !== undefined && key !== undefined) return { policy, key };
-  return undefined;
+  if (cidr !== undefined || policy === undefined) return undefined;
+  if (key !== undefined) return keyPattern === undefined ? { policy, key } : undefined;
+  return keyPattern === undefined ? undefined : { policy, keyPattern };
 }

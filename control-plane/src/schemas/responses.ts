@@ -675,14 +675,19 @@ const banFields = {
   app: text,
   cidr: { ...text, description: "The banned network, with its host bits cleared." },
   policy: text,
-  key: { type: "array", items: text },
+  key: { type: "array", items: text, description: "The banned key values." },
+  keyPattern: {
+    type: "array",
+    items: text,
+    description: 'Patterns for key values: "*" at the end of one stands for any text.',
+  },
   until: time,
   reason: text,
   createdAt: time,
   createdBy: text,
   revision: count,
 };
-const optionalBanFields = ["cidr", "policy", "key", "reason"];
+const optionalBanFields = ["cidr", "policy", "key", "keyPattern", "reason"];
 
 const ban = { $id: "Ban", ...object(banFields, optionalBanFields) };
 

@@ -13,8 +13,11 @@ import { newId } from "./new-id.ts";
 import type { BanTable, Database, Tables } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
-/** Who is banned: a network, or the requests with these values of the policy's key. */
-export type Banned = { readonly cidr: string } | { readonly policy: string; readonly key: readonly string[] };
+/** Who is banned: a network, or the requests with these values of the policy's key, or with values like these. */
+export type Banned =
+  | { readonly cidr: string }
+  | { readonly policy: string; readonly key: readonly string[] }
+  | { readonly policy: string; readonly keyPattern: readonly string[] };
 
 export interface Ban {
   readonly id: string;
@@ -75,6 +78,7 @@ export function createBan(
       cidr: "cidr" in banned ? banned.cidr : null,
       policy: "policy" in banned ? banned.policy : null,
       key_values: "key" in banned ? JSON.stringify(banned.key) : null,
+      key_pattern: "keyPattern" in banned ? JSON.stringify(banned.keyPattern) : null,
       until_at: untilMs,
       reason: reason ?? null,
       created_at: origin.atMs,
@@ -187,21 +191,24 @@ export function banBytes(ban: Pick<Ban, "id" | "app" | "banned" | "untilMs">): n
 }
 
 function snapshotBan({ id, app, banned, untilMs }: Pick<Ban, "id" | "app" | "banned" | "untilMs">): SnapshotBan {
-  const who = "cidr" in banned ? { cidr: banned.cidr } : { policy: banned.policy, key: [...banned.key] };
-  return { id, app, ...who, untilSeconds: untilMs / 1_000 };
+  return { id, app, ...(banned as Partial<SnapshotBan>), untilSeconds: untilMs / 1_000 };
 }
 
 export function banFrom(row: BanTable): Ban {
-  const banned: Banned =
-    row.cidr === null ? { policy: row.policy ?? "", key: JSON.parse(row.key_values ?? "[]") } : { cidr: row.cidr };
   return {
     id: row.id,
     app: row.app,
-    banned,
+    banned: bannedFrom(row),
     untilMs: Number(row.until_at),
     reason: row.reason ?? undefined,
     createdAtMs: Number(row.created_at),
     createdBy: row.created_by,
     revision: Number(row.revision),
   };
+}
+
+function bannedFrom({ cidr, policy, key_values, key_pattern }: BanTable): Banned {
+  if (cidr !== null) return { cidr };
+  if (key_pattern !== null) return { policy: policy ?? "", keyPattern: JSON.parse(key_pattern) };
+  return { policy: policy ?? "", key: JSON.parse(key_values ?? "[]") };
 }

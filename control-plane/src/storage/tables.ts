@@ -164,6 +164,8 @@ export interface BanTable {
   policy: string | null;
   /** A list of texts, as JSON. */
   key_values: string | null;
+  /** Instead of values, a list of patterns, as JSON. */
+  key_pattern: string | null;
   until_at: number;
   reason: string | null;
   created_at: number;

@@ -11,15 +11,17 @@ import type { KeyPart } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns, patternValue } from "../key/key-patterns.ts";
 import { isWithin, type Networks } from "../key/networks.ts";
 
-/** A ban has exactly one of two forms: `cidr`, or `policy` and `key`. */
+/** A ban has exactly one of three forms: `cidr`, `policy` and `key`, or `policy` and `keyPattern`. */
 export interface SnapshotBan {
   id: string;
   app: string;
   /** As `formatCidr` writes it, or a reference to a list of networks like "@crawlers". */
   cidr?: string;
   policy?: string;
-  /** Key values in the order of the policy's key; "*" is any value. */
+  /** Key values in the order of the policy's key. */
   key?: string[];
+  /** Patterns in the order of the policy's key: values, "*" for any value, or the beginning of a value and "*". */
+  keyPattern?: string[];
   /** The ban is over from this second since 1970 on: it ends without another snapshot. */
   untilSeconds: number;
 }
@@ -51,7 +53,7 @@ export function policyBans(
   if (bans.length === 0) return networks === undefined ? undefined : { networks, keys: undefined };
   const all: SnapshotBan[] = [];
   for (const ban of bans) {
-    if (canMatch(ban.key ?? [], key)) all.push(ban);
+    if (canMatch(ban, key)) all.push(ban);
     pause();
   }
   const keys = all.length === 0 ? undefined : keyBansOf(all, key, pause);
@@ -60,12 +62,18 @@ export function policyBans(
 
 function keyBansOf(bans: SnapshotBan[], key: readonly KeyPart[], pause: Pause): KeyBans {
   const lists: string[][] = [];
+  const areValues: boolean[] = [];
   const untilSeconds: number[] = [];
   for (const ban of sorted(bans, endsLater, pause)) {
-    lists.push(ban.key as string[]);
+    lists.push(textsOf(ban));
+    areValues.push(ban.keyPattern === undefined);
     untilSeconds.push(ban.untilSeconds);
   }
-  return { patterns: indexKeyPatterns(key, lists, pause), untilSeconds };
+  return { patterns: indexKeyPatterns(key, lists, pause, (place) => areValues[place] as boolean), untilSeconds };
+}
+
+function textsOf({ key, keyPattern }: SnapshotBan): string[] {
+  return keyPattern ?? key ?? [];
 }
 
 /** By id too, so that the order does not depend on that in which the bans came. */
@@ -77,11 +85,13 @@ function endsLater(this: void, a: SnapshotBan, b: SnapshotBan): boolean {
  * Returns whether a ban can match. The policy's key may have changed since the ban was made; values that the key can never have
  * now are not looked up.
  */
-function canMatch(patterns: readonly string[], key: readonly KeyPart[]): boolean {
+function canMatch(ban: SnapshotBan, key: readonly KeyPart[]): boolean {
+  const patterns = textsOf(ban);
   if (patterns.length !== key.length) return false;
   for (let i = 0; i < key.length; i++) {
     const pattern = patterns[i] as string;
-    if (!pattern.endsWith("*") && patternValue(key[i] as KeyPart, pattern) === undefined) return false;
+    const isOpen = ban.keyPattern !== undefined && pattern.endsWith("*");
+    if (!isOpen && patternValue(key[i] as KeyPart, pattern) === undefined) return false;
   }
   return true;
 }

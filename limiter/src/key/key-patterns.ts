@@ -48,11 +48,15 @@ export function patternValue(part: KeyPart, text: string): string | undefined {
   return text.slice(slash) === (own < 0 ? "/32" : network.slice(own)) ? network : undefined;
 }
 
-/** @param lists each as long as the key, and valid for it */
+/**
+ * @param lists each as long as the key, and valid for it
+ * @param areValues returns whether the texts of a list are values: then "*" at their end is part of the value
+ */
 export function indexKeyPatterns(
   key: readonly KeyPart[],
   lists: readonly (readonly string[])[],
   pause: Pause = noPause,
+  areValues: (this: void, place: number) => boolean = never,
 ): KeyPatterns {
   const tables: PatternTable[] = [];
   const byKind = emptyTable<PatternTable>();
@@ -62,12 +66,12 @@ export function indexKeyPatterns(
     let kind = "";
     for (let part = 0; part < key.length; part++) {
       const pattern = (lists[place] as readonly string[])[part] as string;
-      const isBeginning = pattern.endsWith("*");
+      const isBeginning = pattern.endsWith("*") && !areValues(place);
       const value = isBeginning
         ? pattern.slice(0, pattern.length - 1)
         : (patternValue(key[part] as KeyPart, pattern) as string);
       values.push(value);
-      if (pattern === "*") continue;
+      if (isBeginning && value === "") continue;
       asked.push({ part, length: isBeginning ? value.length : undefined });
       kind += `${part}:${isBeginning ? value.length : "whole"} `;
     }
@@ -82,6 +86,10 @@ export function indexKeyPatterns(
     pause();
   }
   return tables;
+}
+
+function never(): boolean {
+  return false;
 }
 
 /** Returns the index of the first list that matches. @param values in the key's order, not encoded; an absent value is "" */

@@ -10,16 +10,20 @@ import type { ZoneTransition } from "../document/schedule.ts";
 import type { Shape } from "../document/shape.ts";
 import { checkShape, describeValue, problemsOf, validPolicy } from "../document/validate.ts";
 import { isBlock, v4Digits, v6Digits } from "../key/address-ranges.ts";
+import { isKeyPattern } from "../key/key-patterns.ts";
 import { matchedRealmShape } from "../realm/realm-shape.ts";
 import type { AppPolicy, GoneEntry, SnapshotApp, SnapshotCaller, SnapshotNetworks } from "./entries.ts";
 
 /** The key values of a ban: as many as a key may have parts. */
-export const bannedKeyShape: Shape = {
-  kind: "list",
-  of: { kind: "text", expected: 'a key value of at most 256 bytes, or "*"', maxBytes: 256 },
-  minItems: 0,
-  maxItems: 8,
-};
+export const bannedKeyShape: Shape = bannedShape("a key value of at most 256 bytes");
+export const bannedPatternShape: Shape = bannedShape(
+  'a value, "*" for any, or the beginning of a value and "*", of at most 256 bytes',
+  isKeyPattern,
+);
+
+function bannedShape(expected: string, accepts: (text: string) => boolean = () => true): Shape {
+  return { kind: "list", of: { kind: "text", expected, maxBytes: 256, accepts }, minItems: 0, maxItems: 8 };
+}
 
 /** Goes up to the year 9999, the last that RFC 3339 can write. */
 const second: Shape = { kind: "integer", min: 0, max: 253402300800 };
@@ -45,7 +49,8 @@ const banShape: Shape = {
     app: { shape: nameShape, description: "Whose ban it is.", required: true },
     cidr: { shape: networkOrListShape, description: "Who is banned, by address." },
     policy: { shape: nameShape, description: "Whose key the values are of." },
-    key: { shape: bannedKeyShape, description: 'Who is banned, by key values; "*" is any.' },
+    key: { shape: bannedKeyShape, description: "Who is banned, by key values." },
+    keyPattern: { shape: bannedPatternShape, description: "Who is banned, by patterns for key values." },
     untilSeconds: { shape: second, description: "Over from this second since 1970 on.", required: true },
   },
 };
@@ -171,12 +176,13 @@ export function readNetworksEntry(
 export function readBanEntry(value: unknown, path: string, findings: Findings): SnapshotBan | undefined {
   const ban = shaped<SnapshotBan>(banShape, value, path, findings);
   if (ban === undefined) return undefined;
-  const { cidr, policy, key } = ban;
-  const isOfAddress = cidr !== undefined && policy === undefined && key === undefined;
-  const isOfKey = cidr === undefined && policy !== undefined && key !== undefined;
-  if (isOfAddress || isOfKey) return ban;
-  const got = `${present("cidr", cidr)}${present("policy", policy)}${present("key", key)}`;
-  const expected = "either cidr, or policy and key";
+  const { cidr, policy, key, keyPattern } = ban;
+  const isOfKey = (key === undefined) !== (keyPattern === undefined);
+  const isOfAddress = cidr !== undefined && policy === undefined && key === undefined && keyPattern === undefined;
+  if (isOfAddress || (cidr === undefined && policy !== undefined && isOfKey)) return ban;
+  const texts = `${present("key", key)}${present("keyPattern", keyPattern)}`;
+  const got = `${present("cidr", cidr)}${present("policy", policy)}${texts}`;
+  const expected = "either cidr, or policy with key or keyPattern";
   addProblem(findings, { path, expected, got: got === "" ? "none of them" : got.slice(1) });
   return undefined;
 }

@@ -23,7 +23,8 @@ async function start(): Promise<Running & { pass(ms: number): void }> {
   return { ...running, pass };
 }
 
-const ofKey = { policy: "books-per-user", key: ["*", "vip-42"], for: "1h" };
+const ofKey = { policy: "books-per-user", key: ["*", "vip-42*"], for: "1h" };
+const ofPattern = { policy: "books-per-user", keyPattern: ["*", "vip-4*"], for: "1h" };
 
 describe("a ban", () => {
   it("of a network is made, shown, pushed, and ended by hand", async () => {
@@ -64,13 +65,23 @@ describe("a ban", () => {
     ]);
   });
 
-  it("of a policy's key is pushed with its values", async () => {
+  it("of a policy's key is pushed with its values, or with its patterns", async () => {
     const running = await start();
-    const { id } = (await running.call("POST", bans, { body: ofKey })).body;
+    const values = (await running.call("POST", bans, { body: ofKey })).body;
+    running.pass(1_000);
+    const patterns = (await running.call("POST", bans, { body: ofPattern })).body;
+    expect([values.key, values.keyPattern]).toEqual([["*", "vip-42*"], undefined]);
+    expect([patterns.key, patterns.keyPattern]).toEqual([undefined, ["*", "vip-4*"]]);
     const gateway = await connectGateway(running, "g1");
-    const untilSeconds = nowMs / 1_000 + 3_600;
-    expect((await gateway.next("snapshot")).bans).toEqual([
-      { id, app: "default", policy: "books-per-user", key: ["*", "vip-42"], untilSeconds },
+    const same = { app: "default", policy: "books-per-user", untilSeconds: nowMs / 1_000 + 3_600 };
+    const { bans: pushed } = await gateway.next("snapshot");
+    expect(pushed.toSorted((a, b) => a.untilSeconds - b.untilSeconds)).toEqual([
+      { id: values.id, ...same, key: ["*", "vip-42*"] },
+      { id: patterns.id, ...same, untilSeconds: same.untilSeconds + 1, keyPattern: ["*", "vip-4*"] },
+    ]);
+    expect((await running.call("GET", bans)).body.bans).toMatchObject([
+      { key: ["*", "vip-42*"] },
+      { keyPattern: ["*", "vip-4*"] },
     ]);
   });
 
@@ -190,7 +201,13 @@ describe("an invalid ban is refused, and nothing is pushed:", () => {
     [{}, [": neither", ": none of them"]],
     [{ cidr }, [": neither"]],
     [{ cidr, for: "1h", until: "2030-01-01T00:00:00Z" }, [": both"]],
-    [{ cidr, policy, key, for: "1h" }, [": cidr and policy and key"]],
+    [{ cidr, policy, key, for: "1h" }, [": cidr and key and policy"]],
+    [{ policy, key, keyPattern: key, for: "1h" }, [": key and keyPattern and policy"]],
+    [{ cidr, keyPattern: key, for: "1h" }, [": cidr and keyPattern"]],
+    [{ policy, keyPattern: ["a"], for: "1h" }, ["keyPattern: a list of 1"]],
+    [{ policy, keyPattern: ["a", "b*c"], for: "1h" }, ['keyPattern[1]: "b*c"']],
+    [{ policy: "by-address", keyPattern: ["a"], for: "1h" }, ['keyPattern[0]: "a"']],
+    [{ policy: "by-address", key: ["*"], for: "1h" }, ['key[0]: "*"']],
     [{ policy, for: "1h" }, [": policy"]],
     [{ key, for: "1h" }, [": key"]],
     [{ cidr: "10.0.0.0/33", for: "1h" }, ['cidr: "10.0.0.0/33"']],

@@ -69,8 +69,8 @@ describe("a ban", () => {
 
   test("of key values applies to its policy, and accepts patterns", () => {
     const bans = bansOf([
-      { id: "1", app: "shop", policy: "books", key: ["*", "vip-42"], untilSeconds: 100 },
-      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 200 },
+      { id: "1", app: "shop", policy: "books", keyPattern: ["*", "vip-42"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", keyPattern: ["192.0.2.1", "*"], untilSeconds: 200 },
       // This ban has another number of values than the policy's key has by now.
       { id: "3", app: "shop", policy: "all", key: ["x"], untilSeconds: 200 },
     ]);
@@ -86,13 +86,28 @@ describe("a ban", () => {
     expect(isBannedKey(own, ["192.0.2.1", "anyone"], 200)).toBe(false);
   });
 
+  test("of key values takes * for what it is", () => {
+    const own = bansOf([
+      { id: "1", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "bot-*"], untilSeconds: 100 },
+      { id: "3", app: "shop", policy: "books", keyPattern: ["192.0.2.2", "bot-*"], untilSeconds: 100 },
+      { id: "4", app: "shop", policy: "books", key: ["192.0.2.*", "x"], untilSeconds: 100 },
+    ])["shop/books"] as PolicyBans;
+    expect(isBannedKey(own, ["192.0.2.1", "*"], 10)).toBe(true);
+    expect(isBannedKey(own, ["192.0.2.1", "bot-*"], 10)).toBe(true);
+    expect(isBannedKey(own, ["192.0.2.1", "bot-1"], 10)).toBe(false);
+    expect(isBannedKey(own, ["192.0.2.1", "anyone"], 10)).toBe(false);
+    expect(isBannedKey(own, ["192.0.2.2", "bot-1"], 10)).toBe(true);
+    expect(isBannedKey(own, ["192.0.2.3", "x"], 10)).toBe(false);
+  });
+
   test("still applies when another that is wider, narrower or equal has ended", () => {
     let id = 0;
     const ban = (untilSeconds: number, what: object) => {
       id += 1;
       return { id: `${id}`, app: "shop", untilSeconds, ...what };
     };
-    const ofKey = (...key: string[]) => ({ policy: "books", key });
+    const ofKey = (...keyPattern: string[]) => ({ policy: "books", keyPattern });
     const bans = bansOf([
       ban(10, { cidr: "203.0.113.1/32" }),
       ban(20, { cidr: "203.0.113.0/24" }),
@@ -119,8 +134,8 @@ describe("a ban", () => {
   test("of a value that the key can never have bans nobody, and others still apply", () => {
     const bans = bansOf([
       { id: "1", app: "shop", policy: "books", key: ["no address", "vip-42"], untilSeconds: 100 },
-      { id: "2", app: "shop", policy: "books", key: ["192.0.2.1", "*"], untilSeconds: 100 },
-      { id: "3", app: "bank", policy: "books", key: ["no address", "*"], untilSeconds: 100 },
+      { id: "2", app: "shop", policy: "books", keyPattern: ["192.0.2.1", "*"], untilSeconds: 100 },
+      { id: "3", app: "bank", policy: "books", keyPattern: ["no address", "*"], untilSeconds: 100 },
     ]);
     expect(isBannedKey(bans["shop/books"] as PolicyBans, ["198.51.100.1", "vip-42"], 10)).toBe(false);
     expect(isBannedKey(bans["shop/books"] as PolicyBans, ["192.0.2.1", "x"], 10)).toBe(true);

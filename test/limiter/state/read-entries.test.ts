@@ -107,8 +107,8 @@ describe("a block of a list of networks", () => {
 describe("a ban", () => {
   const readBan = (value: object) =>
     read((findings) => readBanEntry({ id: "1", app: "shop", untilSeconds: 9, ...value }, "bans[2]", findings));
-  const forms = combinations({ cidr: "10.0.0.0/8", policy: "books", key: ["a"] });
-  const valid = ["cidr", "policy key"];
+  const forms = combinations({ cidr: "10.0.0.0/8", policy: "books", key: ["a*"], keyPattern: ["b*"] });
+  const valid = ["cidr", "policy key", "policy keyPattern"];
 
   test.each(forms.filter((form) => valid.includes(fieldsOf(form))))("is of a network or of key values: %j", (form) => {
     expect(readBan(form)).toEqual({ entry: { id: "1", app: "shop", untilSeconds: 9, ...form }, problems: [] });
@@ -116,8 +116,13 @@ describe("a ban", () => {
 
   test.each(forms.filter((form) => !valid.includes(fieldsOf(form))))("is not of something else: %j", (form) => {
     const got = fieldsOf(form) || "none of them";
-    const problems = [{ path: "bans[2]", expected: "either cidr, or policy and key", got }];
+    const problems = [{ path: "bans[2]", expected: "either cidr, or policy with key or keyPattern", got }];
     expect(readBan(form)).toEqual({ entry: undefined, problems });
+  });
+
+  test("is not of a pattern with * in the middle", () => {
+    const { problems } = readBan({ policy: "books", keyPattern: ["b*c"] });
+    expect(problems).toMatchObject([{ path: "bans[2].keyPattern[0]", got: '"b*c"' }]);
   });
 
   test("may be of a list of networks", () => {

@@ -25,7 +25,6 @@ export function BanDialog({ app, banned, onClose }: { app: string; banned: Banne
   const [cidr, setCidr] = useState("");
   const what = banned === undefined ? { cidr: cidr.trim() } : { policy: banned.policy.name, key: [...banned.key] };
   const name = banned === undefined ? t("network") : banned.key.join(" · ");
-  const isPattern = banned?.key.some((value) => value.endsWith("*")) ?? false;
   const act = async () => {
     const ban = await answerOf(
       api.POST("/api/v1/apps/{app}/bans", {
@@ -47,7 +46,6 @@ export function BanDialog({ app, banned, onClose }: { app: string; banned: Banne
   return (
     <Confirmation title={t("banTitle", { what: name })} action={t("ban")} destructive act={act} onClose={onClose}>
       <p>{t(banned === undefined ? (app === "default" ? "meansEverywhere" : "meansRealm") : "meansKey")}</p>
-      {isPattern ? <p className="bad">{t("pattern")}</p> : null}
       {banned !== undefined && banned.policy.mode !== "enforce" ? <p className="bad">{t("notEnforced")}</p> : null}
       {banned === undefined ? (
         <Field label={t("cidr")} help={t("cidrHelp")}>

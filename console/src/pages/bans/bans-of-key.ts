@@ -7,16 +7,22 @@ export type Ban = Schemas["Ban"];
 /** The one that ends last comes first. */
 export function bansOfKey(bans: readonly Ban[], policy: string, key: readonly string[]): Ban[] {
   return bans
-    .filter((ban) => ban.policy === policy && ban.key !== undefined && matches(ban.key, key))
+    .filter((ban) => ban.policy === policy && matches(ban, key))
     .sort((a, b) => Date.parse(b.until) - Date.parse(a.until));
 }
 
-function matches(patterns: readonly string[], key: readonly string[]): boolean {
+/** Says who is banned, as people read it. */
+export function bannedOf({ cidr, key, keyPattern }: Ban): string {
+  return cidr ?? (keyPattern ?? key ?? []).join(" · ");
+}
+
+function matches({ key: banned, keyPattern }: Ban, key: readonly string[]): boolean {
+  const texts = keyPattern ?? banned;
   return (
-    patterns.length === key.length &&
-    patterns.every((pattern, i) => {
+    texts?.length === key.length &&
+    texts.every((text, i) => {
       const value = key[i] as string;
-      return pattern.endsWith("*") ? value.startsWith(pattern.slice(0, -1)) : value === pattern;
+      return keyPattern !== undefined && text.endsWith("*") ? value.startsWith(text.slice(0, -1)) : value === text;
     })
   );
 }

@@ -11,7 +11,7 @@ import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { BanDialog } from "./ban-dialog.tsx";
-import type { Ban } from "./bans-of-key.ts";
+import { type Ban, bannedOf } from "./bans-of-key.ts";
 import { UnbanDialog } from "./unban-dialog.tsx";
 
 const route = getRouteApi("/shell/bans");
@@ -67,7 +67,8 @@ function Bans({ app, mayEdit }: { app: string; mayEdit: boolean }) {
         {bans.map((ban) => (
           <tr key={ban.id}>
             <th scope="row" className="code">
-              {ban.cidr ?? ban.key?.join(" · ")}
+              {bannedOf(ban)}
+              {ban.keyPattern === undefined ? null : <small className="quiet"> {t("pattern")}</small>}
             </th>
             <td>{ban.policy ?? ""}</td>
             <td>
@@ -82,7 +83,7 @@ function Bans({ app, mayEdit }: { app: string; mayEdit: boolean }) {
               {mayEdit ? (
                 <button
                   type="button"
-                  aria-label={t("unbanOne", { what: ban.cidr ?? ban.key?.join(" · ") ?? "" })}
+                  aria-label={t("unbanOne", { what: bannedOf(ban) })}
                   onClick={() => setEnding(ban)}
                 >
                   {t("unban")}

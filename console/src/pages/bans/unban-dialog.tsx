@@ -5,7 +5,7 @@ import { useTranslations } from "use-intl";
 import { answerOf, api } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
-import type { Ban } from "./bans-of-key.ts";
+import { type Ban, bannedOf } from "./bans-of-key.ts";
 
 const wait = "5s";
 
@@ -13,8 +13,8 @@ export function UnbanDialog({ app, ban, onClose }: { app: string; ban: Ban; onCl
   const t = useTranslations("bans");
   const tell = useTell();
   const cache = useQueryClient();
-  const { id, cidr, policy, key, until, reason } = ban;
-  const what = cidr ?? (key ?? []).join(" · ");
+  const { id, cidr, policy, key, keyPattern, until, reason } = ban;
+  const what = bannedOf(ban);
   const seen = () => cache.invalidateQueries({ queryKey: ["bans", app] });
   const act = async () => {
     await answerOf(
@@ -22,8 +22,8 @@ export function UnbanDialog({ app, ban, onClose }: { app: string; ban: Ban; onCl
     );
     await seen();
     const undo = async () => {
-      const of = cidr === undefined ? { policy, key } : { cidr };
-      const body = { ...of, until, ...(reason === undefined ? {} : { reason }) } as { until: string };
+      // What is undefined is not sent.
+      const body = { cidr, policy, key, keyPattern, until, reason } as { until: string };
       await answerOf(api.POST("/api/v1/apps/{app}/bans", { params: { path: { app }, query: { wait } }, body }));
       await seen();
     };

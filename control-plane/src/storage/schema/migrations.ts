@@ -23,6 +23,7 @@ const migrations: Record<string, Migration> = {
   "0013-exemptions": { up: addExemptions },
   "0014-consumers": { up: addConsumers },
   "0015-network-lists": { up: addNetworkLists },
+  "0016-ban-patterns": { up: addBanPatterns },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -423,4 +424,15 @@ async function addNetworkLists(database: Kysely<Tables>): Promise<void> {
   );
   await schema.addColumn("usage", "network_lists", "bigint", (column) => column.notNull().defaultTo(0));
   await schema.addColumn("usage", "network_bytes", "bigint", (column) => column.notNull().defaultTo(0));
+}
+
+/** Patterns of bans. Until now, "*" at the end of a value made it one. */
+async function addBanPatterns(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("bans", "key_pattern", schema.longText);
+  await database
+    .updateTable("bans")
+    .set((row) => ({ key_pattern: row.ref("key_values") }))
+    .where("key_values", "like", '%*"%')
+    .execute();
 }
