@@ -89,6 +89,11 @@ export class GatewayLink {
     return position;
   }
 
+  /** Returns what is on its way to the gateway, which it has not answered. */
+  get underWay(): EditedPosition | undefined {
+    return this.#underWay;
+  }
+
   /**
    * Takes the gateway's answer to what is on its way.
    * @param answer resync: it holds nothing that is known here
@@ -103,10 +108,7 @@ export class GatewayLink {
       return;
     }
     // It may speak of an earlier revision, as when its last worker has applied it.
-    const isOfUnderWay = underWay?.epoch === epoch && underWay.revision === revision;
-    // What a gateway cannot read at all, it refuses without a position.
-    const isUnread = answer === "refused" && epoch === "" && revision === 0;
-    if (underWay === undefined || !(isOfUnderWay || isUnread)) return;
+    if (underWay === undefined || underWay.epoch !== epoch || underWay.revision !== revision) return;
     this.#underWay = undefined;
     if (answer === "taken") this.#held = { ...held, position: underWay };
     else this.#refused = underWay;

@@ -1,6 +1,6 @@
 // Runs one push socket: a hello, then reports, until either side closes it.
 
-import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
+import { type GatewayMessage, protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
 import type { ActivityMessage } from "../activity/activity.ts";
@@ -105,15 +105,20 @@ export function runPushSession(
       takeActivity(message);
       return;
     }
-    if (message.type === "refused") {
-      counts.snapshotRefused();
-      log.warn({ gateway, revision: message.revision, problems: message.problems }, "a gateway refused a snapshot");
-    }
     // A report counts only for the gateway that sent it: it changes nothing for other gateways.
     if (gateway === undefined) return;
-    fleet.report(gateway, link, message);
-    if (message.type === "status") return;
-    link.answered(message, message.type === "resync" || message.type === "refused" ? message.type : "taken");
+    const report = message.type === "refused" ? refusalOf(message, link) : message;
+    if (report === undefined) {
+      log.warn({ gateway }, "a gateway refused something that it was not sent");
+      return;
+    }
+    if (report.type === "refused") {
+      counts.snapshotRefused();
+      log.warn({ gateway, revision: report.revision, problems: report.problems }, "a gateway refused a snapshot");
+    }
+    fleet.report(gateway, link, report);
+    if (report.type === "status") return;
+    link.answered(report, report.type === "resync" || report.type === "refused" ? report.type : "taken");
     onFree();
   });
 
@@ -123,6 +128,18 @@ export function runPushSession(
     consumerFeed.leave(link);
     if (gateway !== undefined && fleet.leave(gateway, link)) gatewayLog.gone(gateway, code);
   });
+}
+
+type Refused = Extract<GatewayMessage, { type: "refused" }>;
+
+/**
+ * A gateway that cannot read what it was sent, not even its position, refuses it without one. That means what is on its way.
+ *
+ * @returns undefined: nothing is
+ */
+function refusalOf(message: Refused, { underWay }: GatewayLink): Refused | undefined {
+  if (message.epoch !== "") return message;
+  return underWay === undefined ? undefined : { ...message, epoch: underWay.epoch, revision: underWay.revision };
 }
 
 /**

@@ -76,7 +76,8 @@ export function readKey(key: string | readonly string[] | undefined): readonly s
   if (!key.startsWith("[")) return [key];
   const list = parseList(key);
   if (list === undefined) {
-    const expected = 'a JSON list of texts, as it begins with [: "[…" by itself is written ["[…"]';
+    const expected =
+      'a JSON list of texts in well-formed Unicode, as it begins with [: "[…" by itself is written ["[…"]';
     refuseProblems([{ path: "querystring.key", expected, got: describeValue(key) }]);
   }
   return list ?? [];
@@ -85,7 +86,9 @@ export function readKey(key: string | readonly string[] | undefined): readonly s
 function parseList(text: string): string[] | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return Array.isArray(value) && value.every((one) => typeof one === "string") ? value : undefined;
+    // Half a surrogate pair is no text to a gateway.
+    const isKey = Array.isArray(value) && value.every((one) => typeof one === "string" && one.isWellFormed());
+    return isKey ? value : undefined;
   } catch {
     return undefined;
   }

@@ -14,6 +14,7 @@ import { readFrame } from "../../../limiter/src/protocol/read-frame.ts";
 import { prepareChange } from "../../../limiter/src/state/change.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { inSlices } from "../runtime/slices.ts";
+import { logSparingly } from "../runtime/sparing-log.ts";
 import type { Settings } from "../settings.ts";
 import { allApplied, ownVersion, waitUntilApplied } from "../snapshot/applied-versions.ts";
 import { currentState } from "../snapshot/current.ts";
@@ -88,8 +89,10 @@ export function receive(
     return undefined;
   }
   if (type === "counter" && isCounterOrder(message)) return obey(message);
-  const expected = "a message that this gateway understands";
-  return refuse(pieces, [{ path: "", expected, got: `${bytesOf(pieces)} bytes of something else` }]);
+  // It gets no answer: a refusal would be taken for one of a snapshot.
+  const got = `${bytesOf(pieces)} bytes of something else`;
+  logSparingly("push: expected a message that this gateway understands, got", got);
+  return undefined;
 }
 
 /** Returns whether the message is a snapshot or a delta, by its first characters; `receive` takes long for one. */

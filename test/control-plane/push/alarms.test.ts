@@ -71,6 +71,20 @@ describe("a gateway that cannot take a snapshot", () => {
     expect(shown.refused.errors).toEqual([tooLarge]);
   });
 
+  it("may refuse what it cannot read without a position: that means what it was sent, and without that nothing", async () => {
+    const running = await startControlPlane();
+    const gateway = await connectGateway(running, "g1", { epoch: "", revision: 0, protocol: 2 });
+    const unread = { type: "refused" as const, epoch: "", revision: 0, problems: [tooLarge] };
+    gateway.apply(await gateway.next("snapshot"));
+    gateway.say(unread);
+    await gateway.untilHeard();
+    expect((await seen(running)).alarms).toEqual([]);
+    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond });
+    const { revision } = await gateway.next("delta");
+    gateway.say(unread);
+    expect((await put).body.applied).toMatchObject({ acked: 0, refused: 1, refusals: [{ gateway: "g1", revision }] });
+  });
+
   it("is an alarm too if it says nothing for half a minute, and none once it goes away", async () => {
     let nowMs = Date.now();
     const running = await startControlPlane({}, { now: () => nowMs });

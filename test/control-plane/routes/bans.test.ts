@@ -74,7 +74,7 @@ describe("a ban", () => {
     expect([patterns.key, patterns.keyPattern]).toEqual([undefined, ["*", "vip-4*"]]);
     const gateway = await connectGateway(running, "g1");
     const same = { app: "default", policy: "books-per-user", untilSeconds: nowMs / 1_000 + 3_600 };
-    const { bans: pushed } = await gateway.next("snapshot");
+    const { bans: pushed = [] } = await gateway.next("snapshot");
     expect(pushed.toSorted((a, b) => a.untilSeconds - b.untilSeconds)).toEqual([
       { id: values.id, ...same, key: ["*", "vip-42*"] },
       { id: patterns.id, ...same, untilSeconds: same.untilSeconds + 1, keyPattern: ["*", "vip-4*"] },

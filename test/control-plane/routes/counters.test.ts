@@ -344,6 +344,10 @@ describe("on gateways", () => {
     ["policy=books&key=", { path: "key[0]", expected: "a value: without one nothing is counted" }],
     ["policy=books&key=[a", { path: "querystring.key" }],
     [
+      `policy=books&key=${encodeURIComponent('["\\ud800"]')}`,
+      { path: "querystring.key", expected: expect.stringContaining("in well-formed Unicode") },
+    ],
+    [
       "policy=by-ip&key=ann",
       {
         path: "key[0]",
