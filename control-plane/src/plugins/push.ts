@@ -5,6 +5,7 @@ import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
+import { AdmittedSockets } from "../push/admitted-sockets.ts";
 import { type Alarm, type AlarmName, alarmOf, alarmsOf } from "../push/alarms.ts";
 import { Announcements, type ChangeChannel } from "../push/announcements.ts";
 import { AppliedWaits, type Awaited } from "../push/applied-waits.ts";
@@ -21,9 +22,11 @@ import { announceFleet, type PushTimes, runPushSession } from "../push/push-sess
 import type { Frame } from "../push/pushed-state.ts";
 import { RedisIdentities } from "../push/redis-identities.ts";
 import { answers } from "../schemas/responses.ts";
+import { findCaller } from "../storage/callers.ts";
 import { countConsumers, readConsumerChanges, readConsumersPosition } from "../storage/consumers.ts";
 import { type Position, renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
+import { callerOf } from "./authentication.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
 
 declare module "fastify" {
@@ -48,6 +51,8 @@ export const pushUrl = "/api/v1/push";
 /** How often a control plane says by Redis that it is there. */
 const beatEveryMs = 5_000;
 const identifyEveryMs = 1_000;
+/** How long a gateway may stay connected by a token that is not valid any more. */
+const checkTokensEveryMs = 5_000;
 
 /**
  * `isShared`: other control planes may use the same database. `databaseChannel` carries announcements of changes if there is no
@@ -192,6 +197,19 @@ export default fp<PushOptions>(
       all: () => alarmsOf(fleet.list(), surroundings()),
     });
     const gatewayLog = new GatewayLog(app.log, now);
+    const admitted = new AdmittedSockets();
+    const isGateway = async (token: string) => {
+      const caller = await findCaller(app.database, { id: token }, { nowMs: now(), groups: app.groupMapping });
+      return typeof caller !== "string" && caller.isGateway;
+    };
+    const checkingTokens = setInterval(() => {
+      admitted.closeInvalid(isGateway).then(
+        (closed) => {
+          if (closed > 0) app.log.warn({ gateways: closed }, "closed the sockets of gateways whose token was replaced");
+        },
+        (error) => app.log.debug({ err: error }, "cannot check the tokens of gateways; trying again"),
+      );
+    }, checkTokensEveryMs).unref();
 
     app.addHook("preClose", async () => {
       gatewayLog.stop();
@@ -223,7 +241,8 @@ export default fp<PushOptions>(
       handler: async () => {
         throw new ApiError("upgrade-required", "Open this URL as a WebSocket.", {}, { upgrade: "websocket" });
       },
-      wsHandler: (socket, request) =>
+      wsHandler: (socket, request) => {
+        admitted.add(callerOf(request).id, socket);
         runPushSession(socket, {
           fleet,
           publisher,
@@ -235,7 +254,8 @@ export default fp<PushOptions>(
           gatewayLog,
           takeActivity: app.takeActivity,
           address: request.address,
-        }),
+        });
+      },
     });
 
     addGauge(
@@ -256,6 +276,7 @@ export default fp<PushOptions>(
     addAlarmGauge(app.metrics, () => app.alarms.all());
     app.addHook("onClose", async () => {
       clearInterval(identifying);
+      clearInterval(checkingTokens);
       stopAnnouncing();
       await announcements?.stop();
       await publisher.stop();

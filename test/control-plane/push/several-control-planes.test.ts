@@ -9,6 +9,7 @@ import { RedisIdentities } from "../../../control-plane/src/push/redis-identitie
 import { PostgresChannel } from "../../../control-plane/src/storage/engines/postgres-channel.ts";
 import type { Position } from "../../../control-plane/src/storage/epoch.ts";
 import { ask, signInByToken } from "../../fixtures/clients/signed-in.ts";
+import { openPushSocket } from "../../fixtures/clients/simulated-gateway.ts";
 import { rightsOf } from "../../fixtures/documents/documented-rights.ts";
 import {
   onePerSecond,
@@ -376,5 +377,22 @@ describe("another Redis", () => {
     expect(straysOf([a, b, c], "y")).toEqual(["a", "b"]);
     expect(straysOf([a, b], "y")).toEqual(["a", "b"]);
     expect(straysOf([a, b, gateway("gone", "y", 1), gateway("unknown", undefined)])).toEqual([]);
+  });
+});
+
+describe("a gateway token that another control plane replaces", () => {
+  it("closes the sockets that it let in, within seconds, and no other", async () => {
+    const common = { SLUICE_DATABASE_URL: await server.createDatabase() };
+    const running = await startControlPlane(common);
+    const gateway = await connectGateway(running, "g1");
+    gateway.apply(await gateway.next("snapshot"));
+    const token = "another-gateway-token-0123456789";
+    await startControlPlane({ ...common, SLUICE_GATEWAY_TOKEN: token });
+    const renewed = await openPushSocket(running.url, token);
+    onFinished(() => renewed.terminate());
+    const beganAtMs = performance.now();
+    expect(await gateway.closed).toBe(1008);
+    expect(performance.now() - beganAtMs).toBeLessThan(15_000);
+    expect(renewed.readyState).toBe(renewed.OPEN);
   });
 });
