@@ -16,6 +16,7 @@ import consolePages from "./plugins/console.ts";
 import databasePlugin from "./plugins/database.ts";
 import documentBodies from "./plugins/document-bodies.ts";
 import errorResponses, { answerClientError, answerRefusedByRouter } from "./plugins/error-responses.ts";
+import fairTurns from "./plugins/fair-turns.ts";
 import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
@@ -229,6 +230,7 @@ async function buildApp(
     observer,
   });
   await app.register(clientAddress);
+  await app.register(fairTurns);
   await app.register(securityHeaders);
   await app.register(requestLog);
   await app.register(metrics);

@@ -86,7 +86,7 @@ export class YamlThread {
       // The thread gets nothing of this process: no debugger options and no tokens.
       execArgv: [],
       env: {},
-      resourceLimits: { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 32 },
+      resourceLimits: { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 8 },
     });
     worker.unref();
     worker.on("message", (message: WorkerMessage) => (message === "begun" ? this.#begun() : this.#end(message)));

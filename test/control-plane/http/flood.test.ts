@@ -20,8 +20,8 @@ interface Talk {
   received(): string;
 }
 
-function talk(port: number, text: string, reads = true): Talk {
-  const socket = connect(port, "127.0.0.1");
+function talk(port: number, text: string, reads = true, localAddress = "127.0.0.1"): Talk {
+  const socket = connect({ port, host: "127.0.0.1", localAddress });
   onFinished(() => void socket.destroy());
   let received = "";
   if (reads) socket.on("data", (data) => (received += data.toString()));
@@ -188,5 +188,30 @@ describe("the description of the API", () => {
     const metrics = await (await fetch(`${url}/metrics`)).text();
     expect(metrics).toMatch(/^sluice_control_connections_cut_total\{reason="pipelining"\} 1$/m);
     expect((await call("GET", "/apps")).status).toBe(200);
+  });
+});
+
+describe("a flood from one address", () => {
+  const running = sharedControlPlane();
+
+  it("delays what comes from another by a few of its requests, however many wait", async () => {
+    const { app, url } = running();
+    const finished: string[] = [];
+    const came = new Map<string, number>();
+    app.server.prependListener("request", ({ url: path = "" }, response) => {
+      came.set(path, finished.length);
+      response.once("finish", () => finished.push(path));
+    });
+    const port = Number(new URL(url).port);
+    const flooding = Array.from({ length: 100 }, () => talk(port, get("/metrics").repeat(30), true, "127.0.0.2"));
+    await until("the flood is answered", () => finished.length > 100);
+    for (const path of ["/healthz", "/openapi.json", "/readyz"]) {
+      const { received } = talk(port, get(path));
+      await untilPasses(() => expect(received()).toContain("HTTP/1.1 200"));
+      expect(finished.indexOf(path) - (came.get(path) ?? 0), path).toBeLessThan(20);
+    }
+    // Had it been over, nobody would have been delayed.
+    expect(finished.length).toBeLessThan(3_000);
+    for (const { socket } of flooding) socket.destroy();
   });
 });

@@ -1,0 +1,76 @@
+// The order in which requests begin, in a time that passes only while a request has the thread.
+
+import { describe, expect, it } from "vitest";
+import { FairSchedule } from "../../../control-plane/src/http/fair-schedule.ts";
+
+/** @returns what lets requests of an owner wait, each of which takes so long; and who has begun, in their order */
+function world() {
+  let nowMs = 0;
+  const schedule = new FairSchedule(() => nowMs);
+  const begun: string[] = [];
+  const ask = async (owner: string, takesMs: number) => {
+    await schedule.turn(owner);
+    begun.push(owner);
+    nowMs += takesMs;
+  };
+  const askAll = (owner: string, count: number, takesMs: number) =>
+    Promise.all(Array.from({ length: count }, () => ask(owner, takesMs)));
+  const round = () => new Promise((resolve) => setImmediate(resolve));
+  const rounds = async (count: number) => {
+    for (let i = 0; i < count; i++) await round();
+  };
+  return { schedule, begun, ask, askAll, rounds };
+}
+
+const counted = (begun: readonly string[], owner: string) => begun.filter((one) => one === owner).length;
+
+describe("requests", () => {
+  it("begin one in a round of the event loop", async () => {
+    const { begun, askAll, rounds, schedule } = world();
+    const all = askAll("one", 20, 1);
+    for (let i = 1; i <= 10; i++) {
+      await rounds(1);
+      expect(Math.abs(begun.length - i)).toBeLessThanOrEqual(1);
+    }
+    await all;
+    expect([begun.length, schedule.waiting]).toEqual([20, 0]);
+  });
+
+  it("of somebody who has asked for nothing lately come before all that others have waiting", async () => {
+    const { begun, ask, askAll, rounds } = world();
+    const flood = [askAll("flood", 1_000, 3), askAll("other flood", 1_000, 3)];
+    await rounds(20);
+    const before = begun.length;
+    await ask("quiet", 1);
+    expect(begun.length - before).toBeLessThanOrEqual(2);
+    await Promise.all(flood);
+    expect(begun).toHaveLength(2_001);
+  });
+
+  it("get the same time of each owner, and not the same number", async () => {
+    const { begun, askAll, rounds } = world();
+    const all = [askAll("slow", 100, 40), askAll("fast", 4_000, 1)];
+    await rounds(1_000);
+    const ratio = counted(begun, "fast") / counted(begun, "slow");
+    expect(ratio).toBeGreaterThan(30);
+    expect(ratio).toBeLessThan(50);
+    await Promise.all(all);
+  });
+
+  it("of somebody who always comes again when nothing of theirs waits are not the first each time", async () => {
+    const { begun, ask, askAll } = world();
+    const all = askAll("many", 2_000, 1);
+    for (let i = 0; i < 30; i++) await ask("one by one", 20);
+    // In the time of 30 requests of 20 ms each, the others had theirs.
+    expect(counted(begun, "many")).toBeGreaterThan(400);
+    await all;
+  });
+
+  it("begin in the order in which they come when nobody has waited, whatever was used before", async () => {
+    const { begun, ask, askAll, rounds } = world();
+    await askAll("one", 3, 10_000);
+    await rounds(2);
+    await Promise.all([ask("one", 1), ask("other", 1)]);
+    expect(begun.slice(-2)).toEqual(["one", "other"]);
+  });
+});
