@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { parse } from "yaml";
+import { rightsOf } from "../fixtures/documents/documented-rights.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(join(project, file), "utf8");
@@ -81,10 +82,15 @@ describe("the password of Redis in docker-compose.yml", () => {
       const { mtimeMs } = statSync(join(directory, "password"));
       make();
       expect(statSync(join(directory, "password")).mtimeMs).toBe(mtimeMs);
-      expect(readFileSync(join(directory, "redis.conf"), "utf8")).toBe(`requirepass ${password}`);
+      // As from a start that broke off.
       writeFileSync(join(directory, "redis.conf"), "");
       make();
-      expect(readFileSync(join(directory, "redis.conf"), "utf8")).toBe(`requirepass ${password}`);
+      const ofChanges = ["&sluice:changes:*", "+publish", "+subscribe"];
+      const [off, only, end] = readFileSync(join(directory, "redis.conf"), "utf8").split("\n");
+      expect([off, end]).toEqual(["user default off resetpass", ""]);
+      const [, name, on, secret, ...rights] = only?.split(" ") ?? [];
+      expect([name, on, secret]).toEqual(["sluice", "on", `>${password.trim()}`]);
+      expect(rights.toSorted()).toEqual([...rightsOf("control plane, one Redis"), ...ofChanges].toSorted());
       return password.trim();
     });
     expect(passwords[0]).toMatch(/^[\w-]{43}$/);
@@ -97,7 +103,7 @@ describe("the password of Redis in docker-compose.yml", () => {
     expect(JSON.stringify(services.redis)).not.toContain("requirepass");
     expect(JSON.stringify(services.redis)).not.toContain("protected-mode");
     for (const name of ["control-plane", "gateway-1", "gateway-2"]) {
-      expect(services[name].command.join(" ")).toContain("redis://:$$(cat /redis-password/password)@redis:6379");
+      expect(services[name].command.join(" ")).toContain("redis://sluice:$$(cat /redis-password/password)@redis:6379");
       expect(services[name].environment.SLUICE_REDIS_URL).toBeUndefined();
     }
   });
