@@ -12,6 +12,7 @@ import { type Conditions, conditionHeaders, notModified, refusals } from "../sch
 import type { JsonSchema } from "../schemas/policy-schema.ts";
 import { answers, sharedSchemas } from "../schemas/responses.ts";
 import { rowOf } from "./route-table.ts";
+import { pagePolicy } from "./security-headers.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -110,7 +111,7 @@ export default fp(
         if (route.url === "/docs/json") route.handler = sendJson;
         if (route.url === "/docs/yaml") route.handler = sendYaml;
       });
-      await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: true });
+      await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: pagePolicy });
     });
   },
   { name: "api-description", dependencies: ["authentication", "route-table"] },

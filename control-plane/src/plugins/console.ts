@@ -5,6 +5,7 @@ import { join } from "node:path";
 import files from "@fastify/static";
 import type { FastifyReply } from "fastify";
 import fp from "fastify-plugin";
+import { pagePolicy } from "./security-headers.ts";
 
 /** The URLs of pages, besides those beneath them. console/src/app/router.tsx has the same. */
 export const consolePaths = [
@@ -25,20 +26,6 @@ export const consolePaths = [
   "/tokens",
 ] as const;
 
-/** Nothing runs that is not a file of the console, and the page talks to nobody but this control plane. */
-const contentSecurityPolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "font-src 'self'",
-  "connect-src 'self'",
-  "worker-src 'self'",
-  "form-action 'self'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-].join(";");
-
 interface ConsoleOptions {
   /** Where the console was built to. */
   readonly directory: string;
@@ -56,7 +43,7 @@ export default fp<ConsoleOptions>(
     const built = readFileSync(page, "utf8");
     const text = hasOpenId ? built.replace("</head>", '<meta name="sluice-openid" content="yes"></head>') : built;
     const showPage = async (_request: unknown, reply: FastifyReply) =>
-      reply.header("content-security-policy", contentSecurityPolicy).type("text/html; charset=utf-8").send(text);
+      reply.header("content-security-policy", pagePolicy).type("text/html; charset=utf-8").send(text);
     const options = { config: { access: "public" }, schema: { hide: true } } as const;
     for (const path of consolePaths) {
       app.get(path, options, showPage);
