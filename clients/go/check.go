@@ -52,7 +52,8 @@ type (
 // Cost is how many units the call costs, from 1 to 2147483648. Without it, the policy's own cost applies.
 func Cost(units int64) CallOption { return costOption(units) }
 
-// Plan is the name of the policy's plan that applies.
+// Plan is the name of the policy's plan that applies, if the policy is of the token's app and neither its key nor a consumer
+// has the plan.
 func Plan(name string) CallOption { return planOption(name) }
 
 // MaxWait is how long a Hold waits in line for its slots: 1 ms to 60 s, in whole milliseconds.

@@ -1,6 +1,7 @@
 // Plans at the real gateway: limits by what a client has bought, counters that it keeps when it moves to another plan, on a node and in Redis.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { auth, check as checkAs, post } from "../fixtures/clients/check-api-client.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { System } from "../fixtures/servers/system.ts";
 
@@ -147,13 +148,56 @@ describe("the check API and the counters of a policy with plans", () => {
     return JSON.parse(answer.body);
   }
 
-  it("takes the plan that the caller names, or that the key does, and else the default one", async () => {
+  it("takes the plan that the key names, else the one that the caller does, and else the default one", async () => {
     expect(await check({ policy: "sms", key: ["ann"], plan: "pro" })).toMatchObject({
       results: [{ limit: 5, remaining: 4 }],
     });
     expect(await check({ policy: "sms", key: ["ann"] })).toMatchObject({ allowed: false, results: [{ limit: 1 }] });
     expect(await check({ policy: "by-key", key: ["pro", "ann"] })).toMatchObject({ results: [{ limit: 5 }] });
     expect(await check({ policy: "by-key", key: ["gold", "ann"] })).toMatchObject({ results: [{ limit: 1 }] });
+  });
+
+  it("takes no plan from the caller where the policy has another way to find it, and charges nothing", async () => {
+    const shared = { ...policy, name: "shared", sharedWith: ["billing"] };
+    const tiers = { ...policy, name: "tiers", planBy: "consumer", plans: { free: [daily(2)], pro: [daily(9)] } };
+    const slots = (quota: number) => [{ name: "slots", algorithm: "concurrency", quota, ttl: "5m" }];
+    const seats = { ...tiers, name: "seats", plans: { free: slots(1), pro: slots(9) } };
+    for (const one of [shared, tiers, seats]) await system.put(one);
+    await system.api("PUT", "/apps/billing", { realm: null });
+    const made = await system.api("POST", "/tokens?wait=30s", { name: "other", app: "billing", role: "caller" });
+    const other = JSON.parse(made.body).token;
+    const own = { plan: "pro", overrides: { tiers: [daily(3)] } };
+    await system.api("PUT", "/apps/default/consumers/lea?wait=30s", own);
+    const of = (as: string) => ({ app: "", token: as });
+    const { privateUrl } = system.gateways[0] as { privateUrl: string };
+    const refused = async (as: string, asked: { policy: string; key: string[] }, expected: string) => {
+      const answers = [await post(privateUrl, of(as), JSON.stringify({ checks: [{ ...asked, plan: "pro" }] }))];
+      const key = asked.key.map((value) => `&key=${value}`).join("");
+      answers.push(await auth(privateUrl, of(as), `policy=${asked.policy}${key}&plan=pro`));
+      for (const [place, { status, body }] of answers.entries()) {
+        const errors = [{ path: ["checks[0].plan", "plan"][place], expected: `nothing: ${expected}`, got: '"pro"' }];
+        expect([status, JSON.parse(body)]).toMatchObject([400, { code: "invalid-request", errors }]);
+      }
+    };
+    await refused(token, { policy: "tiers", key: ["lea"] }, "the plan is that of the consumer, whom the key names");
+    await refused(token, { policy: "by-key", key: ["free", "lea"] }, "key[0] names the plan");
+    await refused(
+      other,
+      { policy: "default/shared", key: ["lea"] },
+      "app default decides about the plans of its policies",
+    );
+    const hold = await ask(`${privateUrl}/sluice/v1/hold`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ policy: "seats", key: ["lea"], plan: "pro" }),
+    });
+    expect([hold.status, JSON.parse(hold.body).errors]).toMatchObject([400, [{ path: "plan" }]]);
+    // None of them charged anything, and each counter has the limits that its policy says.
+    const remaining = (as: string, name: string, key: string[]) =>
+      checkAs(privateUrl, of(as), [{ policy: name, key }]).then(({ results }) => results[0]?.["remaining"]);
+    expect(await remaining(token, "tiers", ["lea"])).toBe(2);
+    expect(await remaining(token, "by-key", ["free", "lea"])).toBe(0);
+    expect(await remaining(other, "default/shared", ["lea"])).toBe(0);
   });
 
   it("asks for no slot, which nobody would free, whatever the plan that the caller names", async () => {

@@ -9,6 +9,7 @@ export interface Check {
   readonly key: readonly string[];
   /** Units to charge; if absent, the policy's cost. */
   readonly cost?: number | undefined;
+  /** One of the policy's plans, if the policy is of the token's app and neither its key nor a consumer has the plan. */
   readonly plan?: string | undefined;
 }
 

@@ -2,7 +2,7 @@
 // each by itself. If one is refused of those that belong together, the charges of the others are refunded.
 //
 // Checks that belong together and have the same policy and key are decided together, as one with the sum of their costs. So a counter is charged once, and
-// the stores, which load and save each counter of a group, never get the same one twice. The first of them says the plan.
+// the stores, which load and save each counter of a group, never get the same one twice. Where the caller names the plan, the first of them does.
 //
 // Bans, exemptions, overrides and the schedule apply as they do to the gateway's own requests, by the key that the caller gives:
 // if the key has the part ip, its value is the client's address.

@@ -23,7 +23,7 @@ export interface Written {
   readonly key: readonly string[];
   /** Undefined: the policy's cost. */
   readonly cost: number | undefined;
-  /** Undefined: the plan that the key names, or the default plan. */
+  /** Undefined: the plan that the key or the consumer has, or the default plan. */
   readonly plan: string | undefined;
   /** Whether it only looks, and charges nothing. */
   readonly isPeek: boolean;
@@ -66,9 +66,10 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const asked = written[i] as Written;
-    const { plan, isPeek, path } = asked;
+    const { isPeek, path } = asked;
+    checkPlan(caller, policy, asked, wrong);
     const check = requestedCheckOf(policy, asked, holds, wrong);
-    const applied = limitsFor(policy, check.values, plan);
+    const applied = limitsFor(policy, check.values, check.plan);
     if (holds && !applied.policy.holdsSlots) {
       const expected = "a policy with a limit of concurrency: others have no slots to hold";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
@@ -86,7 +87,6 @@ export function readRequestedChecks(
       continue;
     }
     counters += applied.limits.length;
-    checkPlan(policy, plan, path, wrong);
     requested.push(check);
   }
   if (unaskable.problems.length > 0) {
@@ -123,11 +123,22 @@ export function policyFor({ app }: Caller, name: string): CompiledPolicy | undef
   return sharedWith?.includes(app) === true ? policy : undefined;
 }
 
-/** A plan that a caller misspells would quietly be the default plan. */
-function checkPlan(policy: CompiledPolicy, plan: string | undefined, path: string, wrong: Findings): void {
-  if (plan === undefined || hasPlan(policy, plan)) return;
-  const expected = policy.plans === undefined ? "nothing: the policy has no plans" : aPlan;
+/** A caller names a plan only where nothing else says which one it is. One that is misspelt would quietly be the default plan. */
+function checkPlan(caller: Caller, policy: CompiledPolicy, { plan, path }: Written, wrong: Findings): void {
+  if (plan === undefined) return;
+  const decidedBy = whatDecidesPlan(caller, policy);
+  if (decidedBy === undefined && hasPlan(policy, plan)) return;
+  const expected = decidedBy === undefined ? aPlan : `nothing: ${decidedBy}`;
   addProblem(wrong, { path: `${path}plan`, expected, got: describeValue(plan) });
+}
+
+/** @returns undefined: the caller does */
+function whatDecidesPlan({ app }: Caller, policy: CompiledPolicy): string | undefined {
+  const { plans } = policy;
+  if (policy.app !== app) return `app ${policy.app} decides about the plans of its policies`;
+  if (plans === undefined) return "the policy has no plans";
+  if (plans.by === undefined) return "the plan is that of the consumer, whom the key names";
+  return plans.keyPlace === undefined ? undefined : `key[${plans.keyPlace}] names the plan`;
 }
 
 /** @param wrong receives what is wrong with the key */

@@ -12,7 +12,8 @@ import java.util.Objects;
  * @param policy the name of a policy of the token's app, or APP/POLICY
  * @param key a value for each part of the policy's key
  * @param cost the units it costs; null: the policy's own cost
- * @param plan one of the policy's plans; null: the plan that the key names, or the default plan
+ * @param plan one of the policy's plans, if the policy is of the token's app and neither its key nor a consumer has
+ *     the plan; null: the plan that they have, or the default plan
  */
 public record Check(String policy, List<String> key, Long cost, String plan) {
   public Check {
