@@ -45,7 +45,7 @@ export const boundNames: readonly Bound[] = [
 /** The largest document of one policy or one template. */
 export const mostDocumentBytes = 65_536;
 
-/** The most consumers of all apps together: what gateways were measured with. */
+/** The most consumers of all apps together: what gateways were measured with, and what nginx.conf has memory for. */
 export const mostConsumers = 1_000_000;
 
 /** The most bytes of ranges of all apps together: a fifth of what nginx.conf has memory for, since a list is there twice while it is replaced. */
@@ -60,7 +60,8 @@ const usualBounds: Bounds = Object.freeze({
   bans: 10_000,
   banBytes: 2_097_152,
   tokens: 1_000,
-  consumers: mostConsumers,
+  // A tenth of what all apps may have: no app takes all places unless an admin lets it.
+  consumers: 100_000,
   networkLists: 100,
   // A hundred thousand networks of IPv4.
   networkBytes: 2_097_152,
@@ -73,7 +74,8 @@ const usualBounds: Bounds = Object.freeze({
 export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: TotalBounds): Bounds {
   if (app !== "default") return { ...usualBounds, ...set };
   const { policies, steps } = total;
-  return { ...usualBounds, policies, steps, bytes: policyBytesInAll(total), networkBytes: mostNetworkBytes, ...set };
+  const bytes = policyBytesInAll(total);
+  return { ...usualBounds, policies, steps, bytes, consumers: mostConsumers, networkBytes: mostNetworkBytes, ...set };
 }
 
 const descriptions: Readonly<Record<Bound, string>> = {
@@ -128,5 +130,14 @@ export function urgentBytesInAll({ snapshotBytes }: Pick<TotalBounds, "snapshotB
 export const bytesAroundDocument = 100;
 export const bytesOfCaller = 400;
 
-/** An app may always have this many bans, bytes of bans and callers' tokens, even if other apps have used up the total. */
-export const always = Object.freeze({ bans: 100, banBytes: 20_000, tokens: 100 });
+/**
+ * An app may always have this much of what the bounds of all apps share, even if other apps have used up the total. `tokens` are
+ * those of callers.
+ */
+export const always = Object.freeze({
+  bans: 100,
+  banBytes: 20_000,
+  tokens: 100,
+  consumers: 1_000,
+  networkBytes: 16_384,
+});

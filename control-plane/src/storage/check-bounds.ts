@@ -70,8 +70,13 @@ function exceededInAll(
   };
   look("policies", used.policies, change.policies ?? 0, bounds.policies);
   look("steps", used.steps, change.steps ?? 0, bounds.steps);
-  look("consumers", used.consumers, change.consumers ?? 0, mostConsumers);
-  look("networkBytes", used.networkBytes, change.networkBytes ?? 0, mostNetworkBytes);
+  for (const [bound, most] of [
+    ["consumers", mostConsumers],
+    ["networkBytes", mostNetworkBytes],
+  ] as const) {
+    const wanted = change[bound] ?? 0;
+    if (ofApp[bound] + wanted > always[bound]) look(bound, used[bound], wanted, most);
+  }
   look("bytes", policyBytes(used), policyBytes(change), policyBytesInAll(bounds));
   if (!isAlwaysTaken(ofApp, change)) {
     look("banBytes", urgentBytes(used), urgentBytes(change), urgentBytesInAll(bounds));

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { mostConsumers, mostNetworkBytes } from "../../../control-plane/src/bounds/bounds.ts";
 import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   adminToken,
@@ -74,7 +75,7 @@ describe("an app", () => {
       bans: 10_000,
       banBytes: 2_097_152,
       tokens: 1_000,
-      consumers: 1_000_000,
+      consumers: 100_000,
       networkLists: 100,
       networkBytes: 2_097_152,
     });
@@ -283,6 +284,34 @@ describe("all apps together", () => {
       { bound, of: "app" },
       { bound, of: "all" },
     ]);
+  });
+
+  it("leave room for some consumers and networks of each app, where others have used up the total", async () => {
+    const running = await startControlPlane();
+    const allowed = { consumers: mostConsumers, networkBytes: mostNetworkBytes };
+    await running.call("PUT", "/apps/shop", { body: { realm: null, bounds: allowed } });
+    const used = { consumers: mostConsumers, network_bytes: mostNetworkBytes };
+    await running.app.database.updateTable("usage").set(used).where("app", "=", "").execute();
+    const consumers = (from: number, count: number) =>
+      running.call("PUT", "/apps/shop/consumers", {
+        text: Array.from({ length: count }, (_, i) => JSON.stringify({ id: `c${from + i}`, plan: "pro" })).join("\n"),
+        type: "application/jsonl",
+      });
+    expect(await consumers(0, 1_000)).toMatchObject({ status: 200, body: { created: 1_000 } });
+    expect(await consumers(1_000, 1)).toMatchObject({
+      status: 409,
+      body: { code: "bound-exceeded", bounds: [{ bound: "consumers", of: "all", allowed: 1_000_000 }] },
+    });
+    const networks = (count: number) =>
+      running.call("PUT", "/apps/shop/networks/offices", {
+        text: Array.from({ length: count }, (_, i) => `10.${i >> 8}.${i & 255}.1`).join("\n"),
+        type: "text/plain",
+      });
+    expect((await networks(1_024)).status).toBe(201);
+    expect(await networks(1_025)).toMatchObject({
+      status: 409,
+      body: { bounds: [{ bound: "networkBytes", of: "all" }] },
+    });
   });
 
   it("may have 10,000 policies of the app default", async () => {
