@@ -26,6 +26,7 @@ import { findCaller } from "../storage/callers.ts";
 import { countConsumers, readConsumerChanges, readConsumersPosition } from "../storage/consumers.ts";
 import { type Position, renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
+import { readConsumerCounts } from "../storage/usage.ts";
 import { callerOf } from "./authentication.ts";
 import { addAlarmGauge, addGauge } from "./metrics.ts";
 
@@ -123,6 +124,7 @@ export default fp<PushOptions>(
       fleet,
       readPosition: () => readConsumersPosition(app.database),
       readChanges: (after, limit) => readConsumerChanges(app.database, after, limit),
+      readCounts: (apps) => readConsumerCounts(app.database, apps),
       onSent: (bytes) => app.metrics.consumerBytesSent.inc(bytes),
       onError: (error) => app.log.error({ err: error }, "cannot read the consumers; trying again"),
     });
@@ -130,7 +132,7 @@ export default fp<PushOptions>(
     app.decorate("consumerFeed", consumerFeed);
     const awaited: Awaited = {
       on: (event, listener) => fleet.on(event === "progress" ? "consumers" : event, listener),
-      applied: (position, revision) => fleet.appliedConsumers(position, revision),
+      applied: (position, revision, of = "") => fleet.appliedConsumers(position, revision, of),
       settled: (position) => fleet.settledConsumers(position),
     };
     const newestConsumers = () => ({ epoch: consumerFeed.newest.epoch, revision: consumerFeed.newest.position });

@@ -7,8 +7,8 @@ import type { Applied } from "./fleet.ts";
 /** What the gateways do, as far as somebody waits for it. */
 export interface Awaited {
   on(event: "progress" | "closing", listener: () => void): unknown;
-  /** Counts the gateways that have applied a revision. */
-  applied(newest: Position, revision: number): Applied;
+  /** Counts the gateways that have applied a revision. @param of the app whose change it is */
+  applied(newest: Position, revision: number, of: string | undefined): Applied;
   /** Returns the newest revision that no gateway has yet to apply. */
   settled(newest: Position): number;
 }
@@ -18,6 +18,8 @@ export interface Asker {
   readonly tokenId: string;
   /** The app that the token is for; undefined means all apps. */
   readonly app: string | undefined;
+  /** The app whose change is waited for, if gateways may have applied it for other apps alone. */
+  readonly of?: string | undefined;
 }
 
 interface Waiter {
@@ -66,7 +68,7 @@ export class AppliedWaits {
   wait(revision: number, waitMs: number, asker: Asker, signal: AbortSignal): Promise<Applied> {
     const isSettled = revision <= this.#fleet.settled(this.#newest());
     if (isSettled || waitMs === 0 || signal.aborted || this.#closed || !this.#makeRoom(asker)) {
-      return Promise.resolve(this.#fleet.applied(this.#newest(), revision));
+      return Promise.resolve(this.#fleet.applied(this.#newest(), revision, asker.of));
     }
     return new Promise((resolve) => {
       const end = () => this.#end(waiter);
@@ -123,13 +125,14 @@ export class AppliedWaits {
   #answerSome(): void {
     const newest = this.#newest();
     const settled = this.#fleet.settled(newest);
-    const counts = new Map<number, Applied>();
+    const counts = new Map<string, Applied>();
     for (let answered = 0; answered < mostAnsweredAtOnce; answered++) {
       const waiter = this.#next(settled);
       if (waiter === undefined) return;
-      const { revision } = waiter;
-      const applied = counts.get(revision) ?? this.#fleet.applied(newest, revision);
-      counts.set(revision, applied);
+      const { revision, asker } = waiter;
+      const what = `${revision} ${asker.of ?? ""}`;
+      const applied = counts.get(what) ?? this.#fleet.applied(newest, revision, asker.of);
+      counts.set(what, applied);
       waiter.answer(applied);
     }
     this.#takeTurn();

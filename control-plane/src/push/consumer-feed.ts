@@ -5,6 +5,7 @@
 import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/consumer-lines.ts";
 import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
 import type { ConsumerChanges, ConsumersPosition } from "../storage/consumers.ts";
+import type { ConsumerCounts } from "../storage/usage.ts";
 import type { Fleet } from "./fleet.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 
@@ -22,6 +23,8 @@ export interface ConsumerFeedDependencies {
   readPosition(): Promise<ConsumersPosition>;
   /** Reads some changes after a position. */
   readChanges(after: number, limit: number): Promise<ConsumerChanges>;
+  /** Reads how many consumers apps have. @param apps only these; undefined: all */
+  readCounts(apps: readonly string[] | undefined): Promise<ConsumerCounts>;
   onSent(bytes: number): void;
   onError(error: unknown): void;
 }
@@ -33,6 +36,8 @@ interface Taker {
   /** Where the message on its way takes it. */
   underWay: ConsumersPosition | undefined;
   isReading: boolean;
+  /** It knows how many consumers every app has. */
+  isCounted: boolean;
   /** It has begun anew, and has not got everything yet: it lacks no deletion, however long ago. */
   isFilling: boolean;
 }
@@ -72,7 +77,14 @@ export class ConsumerFeed {
   /** Called when a gateway says hello. @param held undefined: it takes no consumers */
   join(gateway: string, link: GatewayLink, protocol: number, held: HeldConsumers | undefined): void {
     if (protocol < consumersSince || held === undefined) return;
-    this.#takers.set(link, { gateway, held, underWay: undefined, isReading: false, isFilling: false });
+    this.#takers.set(link, {
+      gateway,
+      held,
+      underWay: undefined,
+      isReading: false,
+      isCounted: false,
+      isFilling: false,
+    });
     this.#dependencies.fleet.reportConsumers(gateway, link, held);
     // What it holds may be newer than what was read here last.
     this.noteChanged();
@@ -144,13 +156,14 @@ export class ConsumerFeed {
   /** Sends the gateway the next changes that it lacks, if there are any and no answer is due. */
   async #send(link: GatewayLink, taker: Taker): Promise<void> {
     if (taker.isReading || taker.underWay !== undefined || this.#stopped) return;
-    if (isSame(taker.held, this.#newest)) return;
+    if (isSame(taker.held, this.#newest) && taker.isCounted) return;
     taker.isReading = true;
     try {
       const message = await this.#messageAfter(taker);
       if (this.#takers.get(link) !== taker) return;
       this.#note(message.newest);
       taker.underWay = message.to;
+      taker.isCounted = true;
       taker.isFilling = (taker.isFilling || message.isFresh) && !message.isLast;
       link.sendText(message.text);
       this.#dependencies.onSent(message.text.length);
@@ -161,14 +174,14 @@ export class ConsumerFeed {
     }
   }
 
-  #messageAfter({ held, isFilling }: Taker): Promise<Message> {
+  #messageAfter({ held, isFilling, isCounted }: Taker): Promise<Message> {
     // A position beyond the newest one is of a database that has lost its end since.
     const isKnown = held.epoch === this.#newest.epoch && held.position <= this.#newest.position;
     const after = isKnown ? held.position : -1;
-    const key = `${after} ${isFilling} ${this.#newest.position}`;
+    const key = `${after} ${isFilling} ${isCounted} ${this.#newest.position}`;
     const kept = this.#messages.get(key);
     if (kept !== undefined) return kept;
-    const message = this.#read(after, isFilling);
+    const message = this.#read(after, isFilling, isCounted);
     if (this.#messages.size >= mostKept) {
       const [oldest] = this.#messages.keys();
       if (oldest !== undefined) this.#messages.delete(oldest);
@@ -179,7 +192,7 @@ export class ConsumerFeed {
   }
 
   /** @param after -1: the gateway begins anew */
-  async #read(after: number, isFilling: boolean): Promise<Message> {
+  async #read(after: number, isFilling: boolean, isCounted: boolean): Promise<Message> {
     let from = Math.max(after, 0);
     let read = await this.#dependencies.readChanges(from, changesAtOnce);
     // Deletions after what it holds may be forgotten.
@@ -199,7 +212,15 @@ export class ConsumerFeed {
       count += 1;
       if (lines.length > mostTextCharacters) break;
     }
-    const isLast = count === changes.length && changes.length < changesAtOnce;
+    const isOfAll = isFresh || !isCounted;
+    const apps = isOfAll ? undefined : [...new Set(changes.map(({ app }) => app))];
+    const counted = await this.#dependencies.readCounts(apps);
+    const counts = {
+      ...Object.fromEntries((apps ?? []).map((app) => [app, 0])),
+      ...Object.fromEntries(counted.counts),
+    };
+    // If the counts are of a later position, more comes at once.
+    const isLast = count === changes.length && changes.length < changesAtOnce && isSame(counted, newest);
     const to = isLast ? newest.position : (changes[count - 1]?.position ?? newest.position);
     const head: ConsumersHead = {
       type: "consumers",
@@ -208,13 +229,15 @@ export class ConsumerFeed {
       to,
       ...(isFresh ? { fresh: true } : {}),
       more: !isLast,
+      counts,
+      ...(isOfAll ? { all: true } : {}),
     };
     return {
       text: `${JSON.stringify(head)}\n${lines}`,
       to: { epoch: newest.epoch, position: to },
       isFresh,
       isLast,
-      newest,
+      newest: counted.epoch === newest.epoch ? { epoch: counted.epoch, position: counted.position } : newest,
     };
   }
 }

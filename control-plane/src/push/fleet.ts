@@ -142,10 +142,11 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
   }
 
   /** Records which consumers a gateway holds. */
-  reportConsumers(id: string, link: GatewayLink, { epoch, position, count, unstored }: HeldConsumers): void {
+  reportConsumers(id: string, link: GatewayLink, held: HeldConsumers): void {
     const member = this.#memberOf(id, link);
     if (member === undefined) return;
-    member.consumers = { epoch, position, count, unstored };
+    const { epoch, position, count, unstored, lacking } = held;
+    member.consumers = { epoch, position, count, unstored, ...(lacking === undefined ? {} : { lacking }) };
     this.emit("consumers");
   }
 
@@ -297,10 +298,12 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
     return settled;
   }
 
-  /** Counts how many connected gateways decide by the consumers at this position or a later one. */
-  appliedConsumers({ epoch }: Position, position: number): Applied {
+  /** Counts how many connected gateways decide by all consumers of the app at this position or a later one. */
+  appliedConsumers({ epoch }: Position, position: number, app: string): Applied {
     const connected = this.#connected();
-    const acked = connected.filter(({ consumers }) => consumers?.epoch === epoch && consumers.position >= position);
+    const acked = connected.filter(
+      ({ consumers: held }) => held?.epoch === epoch && held.position >= position && !lacksConsumers(held, app),
+    );
     return { gateways: connected.length, acked: acked.length, refused: 0 };
   }
 
@@ -344,4 +347,11 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
     const member = this.#members.get(id);
     return member?.link === link ? member : undefined;
   }
+}
+
+/** A gateway that does not say whose consumers have no room there may lack those of every app. */
+function lacksConsumers({ unstored, lacking = {} }: HeldConsumers, app: string): boolean {
+  if (unstored === 0) return false;
+  const named = Object.values(lacking).reduce((sum, one) => sum + one, 0);
+  return named < unstored || (Object.hasOwn(lacking, app) && (lacking[app] ?? 0) > 0);
 }

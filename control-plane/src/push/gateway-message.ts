@@ -76,17 +76,19 @@ const redis = recordSchema(
 const errors = { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: count };
 
 const heldConsumers = { epoch: text, position: count, count, unstored: count };
+/** Of which apps it lacks consumers. */
+const lacking = { type: "object", maxProperties: mostActive, propertyNames: name, additionalProperties: count };
 
 const messages: Record<GatewayMessage["type"], object> = {
   hello: messageSchema(
     { gateway: gatewayId, version: text, workers: count, epoch: text, revision: count },
-    { proof: text, edition: text, protocol: count, consumers: recordSchema(heldConsumers) },
+    { proof: text, edition: text, protocol: count, consumers: recordSchema(heldConsumers, { lacking }) },
   ),
   applied: messageSchema({ epoch: text, revision: count }),
   held: messageSchema({ epoch: text, revision: count }),
   resync: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
-  consumers: messageSchema(heldConsumers),
+  consumers: messageSchema(heldConsumers, { lacking }),
   status: messageSchema({ counters }, { redis, errors }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
   counter: messageSchema({ id: count }, { limits: listSchema(reading, mostReadings) }),

@@ -384,7 +384,8 @@ async function announce(
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());
   const { id, member, roles } = callerOf(reply.request);
-  const asker = { tokenId: id, app: roles.size === 1 ? [...roles.keys()][0] : member };
+  const { app: of } = reply.request.params as { app: string };
+  const asker = { tokenId: id, app: roles.size === 1 ? [...roles.keys()][0] : member, of };
   const { gateways, acked } = await app.consumerWaits.wait(position, waitMs, asker, gone.signal);
   return { applied: { gateways, acked } };
 }

@@ -554,7 +554,7 @@ const fleet = {
                 position: { ...count, description: "The position up to which it has the changes of consumers." },
                 lag: { ...count, description: "How many changes it is behind." },
                 count: { ...count, description: "How many consumers it knows." },
-                unstored: { ...count, description: "How many found no memory there." },
+                unstored: { ...count, description: "How many of all apps have no room there." },
               }),
               { type: "null" },
             ],
@@ -718,7 +718,7 @@ const consumersPosition = {
 const appliedConsumers = {
   ...object({
     gateways: { ...count, description: "How many gateways are connected." },
-    acked: { ...count, description: "How many of them decide by it." },
+    acked: { ...count, description: "How many of them decide by it, and by all other consumers of the app." },
   }),
   description: "How far the gateways are with the change. Only with `wait`.",
 };

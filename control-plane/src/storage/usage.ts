@@ -61,6 +61,35 @@ export function readTotalUsage(database: Database | Transaction<Tables>): Promis
   return readUsage(database, all);
 }
 
+/** How many consumers apps have, and where their changes are at the same moment. */
+export interface ConsumerCounts {
+  readonly epoch: string;
+  readonly position: number;
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+/** @param apps only these; undefined: all that have any */
+export async function readConsumerCounts(
+  database: Database,
+  apps: readonly string[] | undefined,
+): Promise<ConsumerCounts> {
+  // One statement, so that the counts are those at the position.
+  const rows = await database
+    .selectFrom("meta")
+    .leftJoin("usage", (join) => {
+      const ofApps = join.on("usage.app", "!=", all);
+      return apps === undefined || apps.length === 0
+        ? ofApps.on("usage.consumers", ">", 0)
+        : ofApps.on("usage.app", "in", apps);
+    })
+    .where("meta.id", "=", 1)
+    .select(["meta.epoch", "meta.consumers_position", "usage.app", "usage.consumers"])
+    .execute();
+  const counts = new Map<string, number>();
+  for (const { app, consumers } of rows) if (app !== null) counts.set(app, Number(consumers));
+  return { epoch: rows[0]?.epoch ?? "", position: Number(rows[0]?.consumers_position ?? 0), counts };
+}
+
 export async function readUsages(database: Database, apps: readonly string[]): Promise<Map<string, CountedUsage>> {
   if (apps.length === 0) return new Map();
   const rows = await database.selectFrom("usage").selectAll().where("app", "in", apps).execute();

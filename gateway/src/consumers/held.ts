@@ -6,11 +6,26 @@ import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { separator } from "../../../limiter/src/protocol/consumer-lines.ts";
 import type { ConsumersHead, HeldConsumers } from "../../../limiter/src/protocol/push-messages.ts";
 import { consumersDict } from "../runtime/shared-memory.ts";
+import {
+  appOf,
+  beginShares,
+  endShares,
+  hasRoomFor,
+  lackingOfApps,
+  lookAtRoom,
+  mayTake,
+  memoryOf,
+  noteFailed,
+  noteTaken,
+  openShares,
+  publishUnstored,
+  takeOfShare,
+  unstoredCount,
+} from "./shares.ts";
 
 // Names of consumers begin with the name of an app, and so never with a slash.
 const stateKey = "/state";
 const countKey = "/count";
-const unstoredKey = "/unstored";
 
 /** complete: it has all up to its position. filling: it has begun anew. cleaning: it has everything again, and what is left over too. */
 type Phase = "complete" | "filling" | "cleaning";
@@ -36,7 +51,7 @@ export function openConsumers(): boolean {
   if (consumersDict.get(stateKey)[0] !== undefined) return true;
   writeState(nothing);
   consumersDict.safe_set(countKey, 0);
-  consumersDict.safe_set(unstoredKey, 0);
+  openShares();
   return false;
 }
 
@@ -67,40 +82,33 @@ export function writeState({ epoch, position, beginning, validFrom, phase }: Con
 export function heldConsumers(): HeldConsumers | undefined {
   if (consumersDict === undefined) return undefined;
   const { epoch, position } = consumersState();
-  return { epoch, position, count: consumerCount(), unstored: unstoredCount() };
+  return { epoch, position, count: consumerCount(), unstored: unstoredCount(), lacking: lackingOfApps() };
 }
 
 export function consumerCount(): number {
-  return numberAt(countKey);
-}
-
-/** How many consumers found no memory since the gateway began anew. */
-export function unstoredCount(): number {
-  return numberAt(unstoredKey);
-}
-
-function numberAt(key: string): number {
   if (consumersDict === undefined) return 0;
-  return consumersDict.get<number>(key)[0] ?? 0;
+  return consumersDict.get<number>(countKey)[0] ?? 0;
 }
 
 /** @returns the state from which the message goes on; undefined: it does not fit what is held */
 export function stateBefore({ epoch, from, fresh }: ConsumersHead): ConsumersState | undefined {
   const state = consumersState();
   if (fresh !== true) return state.epoch === epoch && state.position === from ? state : undefined;
-  consumersDict?.safe_set(unstoredKey, 0);
+  beginShares();
   return { ...state, epoch, position: 0, beginning: state.beginning + 1, phase: "filling" };
 }
 
 /** @returns the state after all lines of the message */
 export function stateAfter(before: ConsumersState, { to, more }: ConsumersHead): ConsumersState {
   if (before.phase !== "filling" || more) return { ...before, position: to };
+  endShares();
   return { ...before, position: to, validFrom: before.beginning, phase: "cleaning" };
 }
 
 /** Stores the consumers of some lines. @param from where the first line begins @returns how many lines say nothing */
 export function applyLines(text: string, from: number, beginning: number, pause: Pause): number {
   let unread = 0;
+  lookAtRoom();
   for (let at = from; ; ) {
     const [end] = string.find(text, "\n", at, true);
     if (end === undefined) return at <= text.length ? unread + 1 : unread;
@@ -122,8 +130,17 @@ export function applyLines(text: string, from: number, beginning: number, pause:
 /** Stores the consumers of lines at the start, when no worker runs yet: most are new, and each takes one access to shared memory. */
 export function loadLines(text: string, beginning: number): void {
   const dict = consumersDict as SharedDict;
+  let app = "";
   let added = 0;
-  let unstored = 0;
+  let bytes = 0;
+  const noteAdded = () => {
+    if (added === 0) return;
+    noteTaken(app, added, bytes);
+    dict.incr(countKey, added);
+    added = 0;
+    bytes = 0;
+  };
+  lookAtRoom();
   for (let at = 1; ; ) {
     const [end] = string.find(text, "\n", at, true);
     if (end === undefined) break;
@@ -133,18 +150,28 @@ export function loadLines(text: string, beginning: number): void {
       if (tab !== undefined && tab < end) {
         const name = string.sub(text, at + 1, tab - 1);
         const value = string.sub(text, tab + 1, end - 1);
-        const [stored, failure] = dict.safe_add(name, value, 0, beginning);
-        if (stored === true) added += 1;
-        else if (failure === "exists") set(name, value, beginning);
-        else unstored += 1;
+        const itsApp = appOf(name);
+        if (itsApp !== app) {
+          noteAdded();
+          app = itsApp;
+        }
+        const size = memoryOf(name.length, value.length);
+        if (hasRoomFor(size) && dict.safe_add(name, value, 0, beginning)[0] === true) {
+          added += 1;
+          bytes += size;
+        } else {
+          noteAdded();
+          set(name, value, beginning);
+        }
       }
     } else if (sign === minus) {
+      noteAdded();
       remove(string.sub(text, at + 1, end - 1));
     }
     at = end + 1;
   }
-  dict.incr(countKey, added);
-  dict.incr(unstoredKey, unstored);
+  noteAdded();
+  publishUnstored();
 }
 
 /** "+" and "-". */
@@ -152,24 +179,38 @@ const [plus, minus] = [43, 45];
 
 function set(name: string, value: string, beginning: number): void {
   const dict = consumersDict as SharedDict;
+  const app = appOf(name);
   const [before, flags] = dict.get<string>(name);
-  if (before === value && flags === beginning) return;
-  const [stored] = dict.safe_set(name, value, 0, beginning);
-  if (stored === true) {
-    if (before === undefined) dict.incr(countKey, 1);
-    return;
+  const bytes = memoryOf(name.length, value.length);
+  const bytesBefore = before === undefined ? 0 : memoryOf(name.length, before.length);
+  const isNew = before === undefined ? 1 : 0;
+  if (takeOfShare(app, bytes)) {
+    if (before === value && flags === beginning) return;
+    const hasRoom = bytes <= bytesBefore || mayTake(app, bytes - bytesBefore);
+    if (hasRoom && noteTaken(app, isNew, bytes - bytesBefore)) {
+      if (dict.safe_set(name, value, 0, beginning)[0] === true) {
+        if (isNew === 1) dict.incr(countKey, 1);
+        return;
+      }
+      noteTaken(app, -isNew, bytesBefore - bytes);
+    }
   }
   // A plan that was left by the consumer must not stay in force.
-  dict.delete(name);
-  if (before !== undefined) dict.incr(countKey, -1);
-  dict.incr(unstoredKey, 1);
+  forget(name, before);
+  noteFailed(app);
 }
 
 function remove(name: string): void {
+  forget(name, (consumersDict as SharedDict).get<string>(name)[0]);
+}
+
+/** @param value what the dict has; undefined: nothing */
+function forget(name: string, value: string | undefined): void {
+  if (value === undefined) return;
   const dict = consumersDict as SharedDict;
-  if (dict.get(name)[0] === undefined) return;
   dict.delete(name);
   dict.incr(countKey, -1);
+  noteTaken(appOf(name), -1, -memoryOf(name.length, value.length));
 }
 
 /** Returns whether a line of the log on disk says what is in force. */

@@ -5,7 +5,8 @@ import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { SnapshotCaller } from "../../../limiter/src/state/entries.ts";
 import { checkStatuses } from "../check-api/check-errors.ts";
-import { consumerCount, consumersState, unstoredCount } from "../consumers/held.ts";
+import { consumerCount, consumersState } from "../consumers/held.ts";
+import { unstoredCount } from "../consumers/shares.ts";
 import { type CallerResult, callerResults, callersDecisions } from "../metrics/caller-counts.ts";
 import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
 import {

@@ -22,9 +22,16 @@ import {
   openConsumers,
   stateAfter,
   stateBefore,
-  unstoredCount,
   writeState,
 } from "../consumers/held.ts";
+import {
+  compareTotals,
+  lackingOfApps,
+  learnTotals,
+  publishUnstored,
+  shouldDivideAnew,
+  unstoredCount,
+} from "../consumers/shares.ts";
 import { collectAll } from "../runtime/collector.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { consumersDict } from "../runtime/shared-memory.ts";
@@ -67,25 +74,38 @@ export function takeConsumers({ gatewayDir }: Settings, pieces: readonly string[
   if (before === undefined) return answer();
   const unstoredBefore = unstoredCount();
   // First, so that a log that is being written anew misses nothing.
-  appendConsumers(gatewayDir, head, string.sub(text, lineEnd + 1));
+  if (head.fresh === true || head.to > head.from) appendConsumers(gatewayDir, head, string.sub(text, lineEnd + 1));
   writeState(before);
   let unread = 0;
   besideRequests((pause) => {
     unread = applyLines(text, lineEnd + 1, before.beginning, pause);
   });
-  writeState(stateAfter(before, head));
+  const after = stateAfter(before, head);
+  writeState(after);
+  learnTotals(head);
+  // What is left over of another beginning would count, too.
+  if (!head.more && after.phase === "complete") compareTotals(head);
   if (unread > 0) ngx.log(ngx.ERR, "sluice: push: expected consumers, got ", unread, " lines that say nothing");
-  const unstored = unstoredCount();
+  const unstored = publishUnstored();
   if (unstored > 0 && unstoredBefore === 0) reportFull(unstored);
   return answer();
 }
 
+const mostNamed = 10;
+
 function reportFull(unstored: number): void {
+  const apps: string[] = [];
+  const lacking = lackingOfApps() ?? {};
+  for (const app in lacking) {
+    if (apps.length < mostNamed) apps.push(`${app} (${string.format("%.0f", lacking[app])})`);
+  }
   ngx.log(
     ngx.ERR,
     "sluice: lua_shared_dict sluice_consumers is full: ",
     string.format("%.0f", unstored),
-    " consumers found no room, and have the default plan here. Make the dict larger, and restart nginx",
+    " consumers found no room, and have the default plan here. They belong to these apps: ",
+    apps.join(", "),
+    ". Make the dict larger, and restart nginx",
   );
 }
 
@@ -100,15 +120,22 @@ function answer(): GatewayMessage | undefined {
   return held === undefined ? undefined : { type: "consumers", ...held };
 }
 
-const lookForRoomEverySeconds = 60;
-let lookedForRoomAtSeconds = 0;
+/** What was compared since the last answer. */
+let news: GatewayMessage | undefined;
 
 /** What the owner does while nothing else is to be done. Yields. @param goesOn returns false if something waits */
 export function maintainConsumers({ gatewayDir }: Settings, goesOn: (this: void) => boolean): void {
   if (consumersDict === undefined) return;
   flushConsumers(gatewayDir);
   if (!goesOn()) return;
-  if (consumersState().phase === "cleaning") besideRequests((pause) => deleteLeftOver(goesOn, pause));
+  if (consumersState().phase === "cleaning") {
+    besideRequests((pause) => deleteLeftOver(goesOn, pause));
+    if (consumersState().phase === "complete") {
+      compareTotals();
+      publishUnstored();
+      news = answer();
+    }
+  }
   if (isLogLong() && unstoredCount() === 0)
     besideRequests((pause: Pause) => rewriteConsumerLog(gatewayDir, goesOn, pause));
 }
@@ -126,8 +153,7 @@ export function lackingConsumers(): GatewayMessage | undefined {
       return { type: "consumers", ...held, position };
     }
   }
-  if (held.unstored === 0 || ngx.now() - lookedForRoomAtSeconds < lookForRoomEverySeconds) return undefined;
-  lookedForRoomAtSeconds = ngx.now();
-  // Consumers were deleted since: there may be room for those that found none.
-  return consumersDict.free_space() > consumersDict.capacity() / 8 ? nowhere : undefined;
+  const answered = news;
+  news = undefined;
+  return consumersState().phase !== "filling" && shouldDivideAnew() ? nowhere : answered;
 }

@@ -39,7 +39,7 @@ export function reportMissingConsumers(): void {
   report(
     "consumers",
     "a policy has planBy: consumer, and nginx.conf declares no shared dict for consumers: add " +
-      '"lua_shared_dict sluice_consumers 16m;" to its http block. Without it, all requests have the default plan',
+      '"lua_shared_dict sluice_consumers 160m;" to its http block. Without it, all requests have the default plan',
   );
 }
 

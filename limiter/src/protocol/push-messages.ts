@@ -93,6 +93,12 @@ export interface ConsumersHead {
   fresh?: true;
   /** Whether more is to come at once. */
   more: boolean;
+  /**
+   * How many consumers apps have, so that a gateway knows how many it lacks: those of which this message has changes; if `all` is there,
+   * every app that has any. They are as of `to`, or of what comes next if there is more.
+   */
+  counts?: Record<string, number>;
+  all?: true;
 }
 
 /** Which consumers a gateway holds. An empty epoch: none. */
@@ -101,8 +107,10 @@ export interface HeldConsumers {
   position: number;
   /** How many it knows. */
   count: number;
-  /** How many it had no memory for since it began. */
+  /** How many it has no memory for. They have the default plan there. */
   unstored: number;
+  /** How many of them each app has; absent: none, or it is not known of which apps they are. */
+  lacking?: Record<string, number> | undefined;
 }
 
 /** Reports how a gateway's calls to Redis go. */

@@ -30,8 +30,8 @@ async function next(gateway: GatewayDouble): Promise<Message> {
   return (await gateway.next("consumers" as never)) as Message;
 }
 
-function answer(gateway: GatewayDouble, { epoch, to }: Message, unstored = 0): void {
-  gateway.say({ type: "consumers", epoch, position: to, count: 0, unstored });
+function answer(gateway: GatewayDouble, { epoch, to }: Message, lacks: object = {}): void {
+  gateway.say({ type: "consumers", epoch, position: to, count: 0, unstored: 0, ...lacks });
 }
 
 /** Takes everything that comes, until there is no more. */
@@ -132,12 +132,51 @@ describe("a gateway", () => {
       consumersPosition: 1,
       gateways: [{ consumers: { position: 0, lag: 1 } }],
     });
-    answer(gateway, message, 4);
-    expect((await put).body.applied).toEqual({ gateways: 1, acked: 1 });
+    answer(gateway, message, { unstored: 4, lacking: { default: 4 } });
+    expect((await put).body.applied).toEqual({ gateways: 1, acked: 0 });
     expect((await running.call("GET", "/gateways")).body.gateways).toMatchObject([
       { alarm: "consumers-full", consumers: { position: 1, lag: 0, unstored: 4 } },
     ]);
     expect((await running.call("GET", "readyz")).body.alarms).toEqual([{ alarm: "consumers-full", gateways: 1 }]);
+  });
+
+  it("counts as one that has the change unless it lacks consumers of the app, or does not say whose it lacks", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", "/apps/shop", { body: { realm: null } });
+    const gateway = await connect(running, "g1");
+    answer(gateway, await next(gateway));
+    const ackedWith = async (plan: string, lacks: object) => {
+      const put = running.call("PUT", "/apps/shop/consumers/ann?wait=30s", { body: { plan } });
+      answer(gateway, await next(gateway), lacks);
+      return (await put).body.applied.acked;
+    };
+    expect(await ackedWith("a", { unstored: 3, lacking: { default: 3 } })).toBe(1);
+    expect(await ackedWith("b", { unstored: 3, lacking: { default: 2, shop: 1 } })).toBe(0);
+    expect(await ackedWith("c", { unstored: 3, lacking: { default: 2 } })).toBe(0);
+    expect(await ackedWith("d", { unstored: 3 })).toBe(0);
+    expect(await ackedWith("e", {})).toBe(1);
+  });
+
+  it("hears how many consumers every app has, and then how many the apps have that change", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", "/apps/shop", { body: { realm: null } });
+    await running.call("PUT", "/apps/shop/consumers/ann", { body: { plan: "pro" } });
+    await load(running, ids(0, 3));
+    const gateway = await connect(running, "g1");
+    const first = await next(gateway);
+    expect(first).toMatchObject({ counts: { default: 3, shop: 1 }, all: true, more: false });
+    answer(gateway, first);
+    await load(running, ids(3, 5));
+    const second = await next(gateway);
+    expect([second.counts, second.all]).toEqual([{ default: 5 }, undefined]);
+    answer(gateway, second);
+    await running.call("DELETE", "/apps/shop/consumers/ann");
+    const third = await next(gateway);
+    expect(third.counts).toEqual({ shop: 0 });
+    answer(gateway, third);
+    // One that comes back with everything lacks no change, but does not know how many there are.
+    const back = await connect(running, "g2", { epoch: third.epoch, position: third.to });
+    expect(await next(back)).toMatchObject({ from: 7, to: 7, counts: { default: 5 }, all: true, lines: [] });
   });
 
   it("does not make the snapshot of policies grow", async () => {

@@ -103,4 +103,44 @@ describe("consumers", function()
     assert.equal("pro", plan("ann"))
     assert.equal(1, #world.logged("3 lines that say nothing"))
   end)
+
+  it("take the memory that nginx takes for them", function()
+    local _, _, _, world = taking()
+    local memoryOf = world.workers[1].module("gateway.src.consumers.shares").memoryOf
+    for bytes, taken in pairs({ [60] = 128, [61] = 256, [188] = 256, [189] = 512, [1980] = 2048, [1981] = 4096, [4028] = 4096, [4029] = 8192 }) do
+      assert.equal(taken, memoryOf(bytes - 3, 3), bytes)
+    end
+  end)
+
+  it("that lack room, while there is some, are asked for at once, and ever less often if that does not help", function()
+    local take, _, maintain, world = taking()
+    local push = world.workers[1].module("gateway.src.push.consumers")
+    local function asked()
+      local message
+      world.workers[1].call(function()
+        message = push.lackingConsumers()
+      end)
+      return message and message.epoch == ""
+    end
+    take(message('"epoch":"e1","from":0,"to":2,"fresh":true,"more":false,"counts":{"shop":2},"all":true', "+shop:ann\tpro", "+shop:bob\tpro"))
+    maintain()
+    -- There is no disk to write to, so it asks for what it could not write.
+    world.run(11000)
+    assert.is_true(asked())
+    assert.is_not_true(asked())
+    -- The control plane knows ten of them, and eight are not here.
+    local answer = take(message('"epoch":"e1","from":2,"to":3,"more":false,"counts":{"shop":10}', "+shop:ann\tfree"))
+    assert.same({ 8, { shop = 8 } }, { answer.unstored, answer.lacking })
+    local askedAt = {}
+    for second = 0, 60 do
+      if asked() then
+        askedAt[#askedAt + 1] = second
+      end
+      world.run(1000)
+    end
+    assert.equal(4, #askedAt, table.concat(askedAt, " "))
+    for i, wait in ipairs({ 5, 10, 20 }) do
+      assert.is_true(math.abs(askedAt[i + 1] - askedAt[i] - wait) <= 2, table.concat(askedAt, " "))
+    end
+  end)
 end)
