@@ -147,6 +147,24 @@ it.each(["node", "cluster"])(
   },
 );
 
+it("has places for checks of an app when another app has taken SLUICE_MAX_CHECKS", async () => {
+  const sales = { app: "sales", token: "a-token-of-sales" };
+  proxy = await TcpProxy.start(Number(new URL(await startRedis()).port));
+  const env = { ...role, SLUICE_MAX_CHECKS: "8", SLUICE_REDIS_URL: proxy.url, SLUICE_REDIS_DEADLINE_MS: "20000" };
+  const otherPolicies = { sales: [policyOf("cluster")] };
+  gateway = await LoneGateway.start({ policies, otherPolicies, callers: [...callers, callerOf(sales)], env });
+  const { privateUrl } = gateway;
+  const body = JSON.stringify({ checks: [{ policy: "cluster", key: ["busy"] }] });
+  await post(privateUrl, shop, body);
+  proxy.delayMs = 3_000;
+  const ofShop = Array.from({ length: 20 }, () => post(privateUrl, shop, body));
+  // Those that are turned away are answered before Redis is.
+  expect((await Promise.race(ofShop)).status).toBe(503);
+  expect((await post(privateUrl, sales, body)).status).toBe(200);
+  const answers = await Promise.all(ofShop);
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(8);
+});
+
 it("turns callers away with 503 beyond SLUICE_MAX_CHECKS, charges them nothing, and takes others when those before have ended or left", async () => {
   proxy = await TcpProxy.start(Number(new URL(await startRedis()).port));
   const env = { ...role, SLUICE_MAX_CHECKS: "5", SLUICE_REDIS_URL: proxy.url, SLUICE_REDIS_DEADLINE_MS: "20000" };

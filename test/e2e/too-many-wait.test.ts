@@ -73,6 +73,7 @@ afterAll(async () => {
 async function start(port: number, edit: (config: string) => string): Promise<Gateway> {
   const lone = await LoneGateway.start({
     policies,
+    otherPolicies: { crm: [delayed("of-another-app", "60s")] },
     callers: [callerOf(shop)],
     env: { SLUICE_MAX_WAITING: `${mostWaiting}`, SLUICE_REDIS_URL: redis.url, SLUICE_REDIS_DEADLINE_MS: "2000" },
     edit: (config) =>
@@ -172,6 +173,12 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
       }
       await untilPasses(async () => expect(await lone.metric("sluice_waiting_refusals_total")).toBe(refusals));
       expect(lone.log).toMatch(/requests are refused, because too many wait already: default\/leaky/);
+
+      // An eighth more is for those of apps that have less.
+      for (const client of ["one", "two"]) {
+        expect((await ask(session, "/of-another-app", client)).status).toBe(200);
+        expect(await waits(session, "/of-another-app", client)).toBe(true);
+      }
 
       for (const [path, body] of [
         ["/marked", "over"],

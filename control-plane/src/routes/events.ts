@@ -44,8 +44,15 @@ interface FleetState {
   readonly gateways: ReadonlyMap<string, GatewayState>;
 }
 
+interface Followed {
+  readonly owner: string;
+  /** The app of the token or the member; undefined: all apps, or several. */
+  readonly app: string | undefined;
+  tell(fleet: FleetState): void;
+}
+
 export default async function eventRoutes(app: FastifyInstance): Promise<void> {
-  const streams = new Map<EventStream, { readonly owner: string; readonly tell: (fleet: FleetState) => void }>();
+  const streams = new Map<EventStream, Followed>();
   // Thousands of gateways may report at once: the streams share what is read of them a few times a second.
   let fleet = readFleet();
   let isFleetNew = true;
@@ -98,10 +105,11 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       const caller = callerOf(request);
       const asked = await askedOf(request, caller);
       const owner = ownerOf(caller);
-      refuseTooMany(owner);
+      const ofApp = caller.roles.size === 1 ? [...caller.roles.keys()][0] : undefined;
+      makeRoom(owner, ofApp);
       const stream = new EventStream(() => streams.delete(stream));
       const tell = follow(stream, request, asked);
-      streams.set(stream, { owner, tell });
+      streams.set(stream, { owner, app: ofApp, tell });
       tell(readFleet());
       // It came while the others were ended: nobody would end it later.
       if (isStopping) stream.end();
@@ -117,15 +125,30 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     },
   );
 
-  /** @throws ApiError too-many-streams */
-  function refuseTooMany(owner: string): void {
+  /**
+   * If all streams are in use, the last one of the app that has the most ends for an app that has fewer: nobody takes all of them, however
+   * many tokens they make.
+   * @throws ApiError too-many-streams
+   */
+  function makeRoom(owner: string, ofApp: string | undefined): void {
     const own = [...streams.values()].filter((stream) => stream.owner === owner).length;
-    if (own < mostStreamsOfOwner && streams.size < mostStreams) return;
+    if (own < mostStreamsOfOwner && (streams.size < mostStreams || endOne(ofApp))) return;
     const detail =
       own < mostStreamsOfOwner
         ? `All ${mostStreams} streams of events are in use.`
         : `This member or token follows ${own} streams of events already, and may follow ${mostStreamsOfOwner}.`;
     throw new ApiError("too-many-streams", detail, {}, { "retry-after": "5" });
+  }
+
+  /** @returns whether one has ended */
+  function endOne(ofApp: string | undefined): boolean {
+    const byApp = Map.groupBy(streams.entries(), ([, { app: one }]) => one);
+    const most = [...byApp.values()].reduce((one, other) => (other.length > one.length ? other : one));
+    const last = most.at(-1)?.[0];
+    if (last === undefined || most.length <= (byApp.get(ofApp)?.length ?? 0) + 1) return false;
+    streams.delete(last);
+    last.end();
+    return true;
   }
 
   /** @throws ApiError forbidden, app-not-found, policy-not-found, invalid-request */

@@ -109,12 +109,13 @@ export default async function networkListRoutes(app: FastifyInstance): Promise<v
   await app.register(putRoute);
 }
 
-/** Lists that are read at once: each takes some 50 MB while it is. */
+/** Lists that are read at once, each of another app: each takes some 50 MB while it is, and a slow sender keeps its place for long. */
 const mostBodies = 2;
 
 /** Has a parser of its own for bodies. */
 async function putRoute(app: FastifyInstance): Promise<void> {
-  let bodies = 0;
+  /** The apps whose lists are read. */
+  const reading = new Set<string>();
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(bodyTypes, async ({ headers }: FastifyRequest, stream: Readable) => {
     const encoding = headers["content-encoding"] ?? "identity";
@@ -151,11 +152,14 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       const { app: appName, networks: name } = request.params;
       if (!isName(name)) throw invalidRequest({ path: "name", expected: nameRule, got: describeValue(name) });
       const precondition = preconditionOf(request);
-      if (bodies >= mostBodies) {
+      if (reading.has(appName) || reading.size >= mostBodies) {
         reply.header("retry-after", "1");
-        throw new ApiError("bodies-busy", "Other lists of networks are being read. Nothing was stored.");
+        const detail = reading.has(appName)
+          ? `Another list of the app "${appName}" is being read. Nothing was stored.`
+          : "Lists of other apps are being read. Nothing was stored.";
+        throw new ApiError("bodies-busy", detail);
       }
-      bodies += 1;
+      reading.add(appName);
       try {
         const findings = noFindings();
         const text = request.body === undefined ? "" : await textOfBody(request.body as Readable);
@@ -174,7 +178,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
         reply.code(created ? 201 : 200).header("etag", etagOf(revision));
         return announceChange(app, reply, revision, request.query.wait);
       } finally {
-        bodies -= 1;
+        reading.delete(appName);
       }
     },
   );

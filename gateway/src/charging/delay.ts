@@ -116,7 +116,7 @@ export function admitInTurn(
     if (queue.length === 0) endQueue(queue);
     return false;
   }
-  beginWaiting();
+  beginWaiting(policy);
   const beganMs = nowMs();
   const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);

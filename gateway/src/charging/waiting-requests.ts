@@ -1,5 +1,5 @@
 // How many requests wait on this worker, for units (onLimit: delay) and for their turn (leaky-bucket): each holds memory of nginx, and
-// a client may open as many as it likes. Beyond a bound for all policies together a request is refused instead.
+// a client may open as many as it likes. Beyond a bound for all policies together a request is refused instead. Apps share the places.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../limiter/src/algorithms/rate.ts";
@@ -8,29 +8,35 @@ import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/s
 import { countEvent } from "../metrics/counts.ts";
 import { publishWaiting } from "../metrics/waiting-counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
+import { hasPlace, leavePlace, newPlaces, takePlace } from "../runtime/app-places.ts";
 import { unwatchClient, watchClient } from "../runtime/client-watch.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
 
-/** Of a request that waits: whether nginx watches its client because it does. */
-const waitingField = newRequestField<boolean>(() => count(-1));
-let waiting = 0;
+interface Waiting {
+  readonly app: string;
+  /** Whether nginx watches its client because it waits. */
+  readonly watched: boolean;
+}
+
+const waitingField = newRequestField<Waiting>(({ app }) => leave(app));
+const places = newPlaces();
 let mostWaiting = math.huge;
 
 /** For each worker's start. */
 export function boundWaiting(most: number): void {
   mostWaiting = most;
-  publishWaiting(waiting);
+  publishWaiting(places.taken);
 }
 
-function count(change: 1 | -1): void {
-  waiting += change;
-  publishWaiting(waiting);
+function leave(app: string): void {
+  leavePlace(places, app);
+  publishWaiting(places.taken);
 }
 
 /** Requests that wait on this worker. */
 export function waitingCount(): number {
-  return waiting;
+  return places.taken;
 }
 
 /** How many checks of one policy may wait: the rest is for others, and for the gateway's own requests. */
@@ -40,28 +46,29 @@ export function mostOfOnePolicy(): number {
 
 /** Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between. @param policy that would have it wait */
 export function mayWait({ app, name }: CompiledPolicy): boolean {
-  if (waiting < mostWaiting) return true;
+  if (hasPlace(places, app, mostWaiting)) return true;
   countEvent("waiting-refusals");
   warnSparingly("requests are refused, because too many wait already", `${app}/${name}`);
   return false;
 }
 
 /** Counts the current request in, until `endWaiting` or its end: it ends if its client leaves. */
-export function beginWaiting(): void {
-  keepForRequest(waitingField, watchClient());
-  count(1);
+export function beginWaiting({ app }: CompiledPolicy): void {
+  keepForRequest(waitingField, { app, watched: watchClient() });
+  takePlace(places, app);
+  publishWaiting(places.taken);
 }
 
 export function endWaiting(): void {
-  const watched = takeFromRequest(waitingField);
-  if (watched === undefined) return;
-  count(-1);
-  if (watched) unwatchClient();
+  const waiting = takeFromRequest(waitingField);
+  if (waiting === undefined) return;
+  leave(waiting.app);
+  if (waiting.watched) unwatchClient();
 }
 
-/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. */
-export function waitUs(us: number): void {
-  beginWaiting();
+/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait */
+export function waitUs(us: number, policy: CompiledPolicy): void {
+  beginWaiting(policy);
   sleepAtLeastUs(us);
   endWaiting();
 }

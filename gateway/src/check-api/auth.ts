@@ -39,7 +39,7 @@ function answer(settings: Settings): CheckError | undefined {
   if (written === undefined) return queryError;
   const [requested, checkError] = readRequestedChecks(caller, [written], false);
   if (requested === undefined) return checkError;
-  const overload = beginChecks(requested);
+  const overload = beginChecks(caller, requested);
   if (overload !== undefined) return overload;
   const charges: Charge[] = [];
   const outcomes = decideRequestedChecks(caller, requested, charges);
@@ -115,14 +115,14 @@ function costOf(parameter: Parameter, findings: Findings): number | undefined {
 }
 
 function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number): void {
-  const { reason, merged } = outcomes[0] as Outcome;
+  const { reason, merged, policy } = outcomes[0] as Outcome;
   const allowed = allAllowed(outcomes);
   if (reason === undefined) setHeaders(settings.headers, merged);
   if (!allowed) {
     const seconds = reason === undefined ? retryAfterSeconds(merged.decision) : reason === "undecided" ? 1 : undefined;
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
-  if (delayUs > 0) waitUs(delayUs);
+  if (delayUs > 0) waitUs(delayUs, policy);
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;

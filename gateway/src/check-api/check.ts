@@ -21,7 +21,7 @@ function answer(): CheckError | undefined {
   if (written === undefined) return bodyError;
   const [requested, checkError] = readRequestedChecks(caller, written, false);
   if (requested === undefined) return checkError;
-  const overload = beginChecks(requested);
+  const overload = beginChecks(caller, requested);
   if (overload !== undefined) return overload;
   send(caller.app, decideRequestedChecks(caller, requested, [], allOrNone));
   return undefined;

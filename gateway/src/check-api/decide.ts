@@ -319,7 +319,7 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
     return;
   }
   keepUndecided(charges);
-  waitUs(delayUs);
+  waitUs(delayUs, outcome.policy);
   merged.delayUs = 0;
 }
 

@@ -54,7 +54,7 @@ function answerHold(): CheckError | undefined {
   if (written === undefined) return bodyError;
   const [requested, checkError] = readRequestedChecks(caller, [written], true);
   if (requested === undefined) return checkError;
-  const overload = beginChecks(requested);
+  const overload = beginChecks(caller, requested);
   if (overload !== undefined) return overload;
   const name = newHoldName();
   if (name === undefined) return { code: "internal", detail: "The gateway's system provides no random numbers." };
@@ -112,7 +112,7 @@ function readHeld(): LuaMultiReturn<
   if (held === undefined || place === undefined || held.limits.length === 0) {
     return $multi(undefined, undefined, notFound);
   }
-  const overload = place === "exact" ? begin() : undefined;
+  const overload = place === "exact" ? begin(caller as Caller) : undefined;
   if (overload !== undefined) return $multi(undefined, undefined, overload);
   return $multi(held, place, undefined);
 }

@@ -1,17 +1,17 @@
 // How many requests of the check API ask Redis on this worker. While Redis is slow they pile up, and each holds memory; beyond a
 // bound a request is turned away at once with 503, so that its caller decides by itself and comes back later. A request that this
-// node decides alone waits for nothing, and is not counted.
+// node decides alone waits for nothing, and is not counted. The apps of the callers share the places.
 
 import { waitingCount } from "../charging/waiting-requests.ts";
 import { keepForRequest, newRequestField } from "../request/request-state.ts";
+import { hasPlace, leavePlace, newPlaces, takePlace } from "../runtime/app-places.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";
 
-const field = newRequestField<true>(() => {
-  underWay -= 1;
-});
-let underWay = 0;
+const field = newRequestField<string>((app) => leavePlace(underWay, app));
+const underWay = newPlaces();
 let most = math.huge;
 
 /** For each worker's start. */
@@ -20,9 +20,9 @@ export function boundChecks(mostChecks: number): void {
 }
 
 /** Counts the current request, if Redis is asked for one of these. @returns why it is turned away */
-export function beginChecks(requested: readonly RequestedCheck[]): CheckError | undefined {
+export function beginChecks(caller: Caller, requested: readonly RequestedCheck[]): CheckError | undefined {
   for (const { policy } of requested) {
-    if (policy.policy.store !== "node") return begin();
+    if (policy.policy.store !== "node") return begin(caller);
   }
   return undefined;
 }
@@ -32,14 +32,14 @@ export function beginChecks(requested: readonly RequestedCheck[]): CheckError | 
  *
  * @returns why it is turned away
  */
-export function begin(): CheckError | undefined {
-  if (underWay - waitingCount() >= most) {
+export function begin({ app }: Caller): CheckError | undefined {
+  if (!hasPlace(underWay, app, most + waitingCount())) {
     warnSparingly("requests of the check API are turned away", `${most} wait for Redis on this worker already`);
     const detail =
       "Too many requests wait for Redis on this worker of the gateway. Nothing was charged. Try again later.";
     return { code: "overloaded", detail };
   }
-  underWay += 1;
-  keepForRequest(field, true);
+  takePlace(underWay, app);
+  keepForRequest(field, app);
   return undefined;
 }

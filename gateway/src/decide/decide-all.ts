@@ -67,8 +67,10 @@ function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undef
   }
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {
-    for (const charge of charges) if (isShaping(charge)) countDecision(charge.policy, "delayed", undefined);
-    waitUs(merged.delayUs);
+    const shaping = charges.filter((charge) => isShaping(charge));
+    for (const { policy } of shaping) countDecision(policy, "delayed", undefined);
+    const first = shaping[0] ?? charges[0];
+    if (first !== undefined) waitUs(merged.delayUs, first.policy);
   }
 }
 

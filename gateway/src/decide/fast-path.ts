@@ -140,7 +140,7 @@ function respond(
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {
     countDecision(policy, "delayed", undefined);
-    waitUs(merged.delayUs);
+    waitUs(merged.delayUs, policy);
   }
 }
 

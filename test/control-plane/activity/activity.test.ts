@@ -351,6 +351,27 @@ describe("the stream of events", () => {
     expect((await running.call("GET", "/events")).status).toBe(200);
   });
 
+  it("of many tokens of one app ends, and leaves its place to somebody of another app", async () => {
+    const running = await startWithPolicy();
+    await running.call("PUT", "/apps/crm", { body: { realm: {} } });
+    const tokenOf = async (app: string, name: string): Promise<string> =>
+      (await running.call("POST", "/tokens", { body: { name, app, role: "viewer" } })).body.token;
+    const readers: EventReader[] = [];
+    for (let i = 0; i < 10; i++) {
+      const token = await tokenOf("shop", `viewer-${i}`);
+      for (let stream = 0; stream < 20; stream++) readers.push(await followEvents(running, "", token));
+    }
+    const other = await followEvents(running, "?app=crm", await tokenOf("crm", "viewer"));
+    await other.next(({ event }) => event === "revision");
+    await until(
+      "one of those with the most has ended",
+      () => readers.filter((reader) => reader.isOpen()).length === 199,
+    );
+    const refused = await running.call("GET", "/events", { token: await tokenOf("shop", "viewer-10") });
+    expect([refused.status, refused.body.code]).toEqual([429, "too-many-streams"]);
+    expect(other.isOpen()).toBe(true);
+  });
+
   it("is refused to a token that follows many already", async () => {
     const running = await startWithPolicy();
     const readers: EventReader[] = [];

@@ -1,6 +1,8 @@
+import { once } from "node:events";
+import { request } from "node:http";
 import { describe, expect, it } from "vitest";
 import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
-import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { adminToken, onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 const office = "/apps/default/networks/office";
@@ -186,5 +188,28 @@ describe("gateways", () => {
     const last = await gateway.next("delta");
     expect(last.gone.length).toBeGreaterThanOrEqual(snapshot.networks?.length ?? 0);
     expect(last.gone[0]).toMatchObject({ app: "default", networks: "office" });
+  });
+});
+
+describe("lists whose senders are slow", () => {
+  it("keep the app waiting that sends them, and not another one", async () => {
+    const { url, call } = await startControlPlane();
+    await call("PUT", "/apps/shop", { body: { realm: {} } });
+    const headers = { authorization: `Bearer ${adminToken}`, "content-type": "text/plain" };
+    const slow = ["one", "two"].map((name) => {
+      const sent = request(`${url}/api/v1/apps/default/networks/${name}`, { method: "PUT", headers }).on(
+        "error",
+        () => {},
+      );
+      sent.write("10.0.0.0/8\n");
+      return once(sent, "response").then(([response]) => ({ sent, status: response.statusCode as number }));
+    });
+    const second = await Promise.race(slow);
+    expect(second.status).toBe(503);
+    expect((await call("PUT", "/apps/shop/networks/office", text("192.0.2.0/24"))).status).toBe(201);
+    expect(await call("PUT", office, text("192.0.2.0/24"))).toMatchObject({
+      status: 503,
+      body: { code: "bodies-busy" },
+    });
   });
 });

@@ -13,7 +13,7 @@ local function counted(world, number)
   return {
     queues = worker.inner("gateway.src.charging.delay", "queues"),
     waitingFor = worker.inner("gateway.src.charging.delay", "waitingFor"),
-    waiting = worker.inner("gateway.src.charging.waiting-requests", "waiting"),
+    waiting = worker.inner("gateway.src.charging.waiting-requests", "places").taken,
   }
 end
 

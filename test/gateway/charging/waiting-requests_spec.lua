@@ -32,7 +32,7 @@ local function worldWith(options)
 end
 
 local function waiting(world, number)
-  local waits = world.workers[number or 1].inner("gateway.src.charging.waiting-requests", "waiting")
+  local waits = world.workers[number or 1].inner("gateway.src.charging.waiting-requests", "places").taken
   assert.equal(waits, metric(world, ('sluice_waiting_requests{worker="%d"}'):format((number or 1) - 1)))
   return waits
 end

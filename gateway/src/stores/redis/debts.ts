@@ -15,6 +15,7 @@ import { theRedis } from "../../redis/redis-settings.ts";
 import { groupOf, isReachable } from "../../redis/script-call.ts";
 import { callForNumber, callForNumbers } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
+import { hasPlace, leavePlace, newPlaces, takePlace } from "../../runtime/app-places.ts";
 import { runUntilDone } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { noteDefect } from "../../runtime/defects.ts";
@@ -48,7 +49,7 @@ const chargeUpTo = scripts["charge_up_to"] as Script;
 const chargeDeferredScript = scripts["charge_deferred"] as Script;
 /** How many numbers `charge_deferred` replies for each counter. */
 const numbersPerDeferred = 4;
-/** In policies and keys, which take a few MB. Further debts are dropped. */
+/** In policies and keys, which take a few MB. Further debts are dropped, those of apps that have many first. */
 const mostDebts = 10_000;
 /** A policy has at most 16 limits; with many more debts, Lua could not pass all keys in one call. */
 const mostDebtsPerCall = 50;
@@ -62,7 +63,8 @@ const sweepEveryUs = 1_000_000;
 const groups: Record<number, Debts | undefined> = {};
 /** By group: whether Redis refused to charge a response that it had admitted, and not all debts have been charged since. */
 const uncharged: Record<number, boolean | undefined> = {};
-let count = 0;
+/** By the apps of the policies. */
+const places = newPlaces();
 let paying = false;
 let pauseMs = firstPauseMs;
 let sweptUs = 0;
@@ -110,7 +112,7 @@ export function noteUncharged(policy: CompiledPolicy, keyValues: string): void {
  * all debts: while requests keep coming, there is always a new debt to charge next.
  */
 export function isUncharged(policy: CompiledPolicy, keyValues: string): boolean {
-  if (count === 0) return false;
+  if (places.taken === 0) return false;
   const group = groupOf(theRedis(), firstKey({ policy, keyValues }));
   return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues })] !== undefined;
 }
@@ -123,9 +125,9 @@ function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt 
   const known = debts[name];
   if (known !== undefined && known.policy.limits === policy.limits) return known;
   if (known === undefined) {
-    if (count >= mostDebts) sweep();
-    if (count >= mostDebts) return undefined;
-    count += 1;
+    if (places.taken >= mostDebts) sweep();
+    if (!hasPlace(places, policy.app, mostDebts)) return undefined;
+    takePlace(places, policy.app);
   }
   const nowUs = stopwatchUs();
   // If the policy was edited meanwhile, the debts of unchanged limits are kept.
@@ -209,7 +211,7 @@ function payOnce(): boolean {
   const [paid, reached] = pcall(pay);
   if (!paid) noteDefect("redis", "units that were taken without Redis could not be charged yet", reached);
   pauseMs = paid && reached ? firstPauseMs : math.min(pauseMs * 2, longestPauseMs);
-  paying = count > 0 && !ngx.worker.exiting();
+  paying = places.taken > 0 && !ngx.worker.exiting();
   if (!paying) forgetAll();
   return paying;
 }
@@ -322,7 +324,7 @@ function forget(debt: Debt): void {
   const name = nameOf(debt);
   if (debts === undefined || debts[name] !== debt) return;
   debts[name] = undefined;
-  count -= 1;
+  leavePlace(places, debt.policy.app);
 }
 
 /** Adds the debt again, to any debt that arose meanwhile. */
@@ -333,7 +335,7 @@ function remember(debt: Debt): void {
   const later = debts[name];
   if (later === undefined) {
     debts[name] = debt;
-    count += 1;
+    takePlace(places, debt.policy.app);
     return;
   }
   for (let i = 0; i < later.units.length; i++) {

@@ -176,6 +176,26 @@ describe("what passed while Redis was away", function()
     end
   end)
 
+  it("of an app is owed also when another app owes for as many keys as there may be", function()
+    local world = worldWith({ policy("a", fixed("100/1h")) })
+    ask(world, "a", 1)
+    world.run(20)
+    takeAway(world)
+    local worker = world.workers[1]
+    local debts = worker.module("gateway.src.stores.redis.debts")
+    worker.call(function()
+      local ofShop = worker.module("gateway.src.snapshot.current").policiesOf("shop").a
+      local ofAnother = setmetatable({ app = "another", counterPrefix = "another" }, { __index = ofShop })
+      for i = 1, 10000 do
+        debts.owe(ofShop, "key " .. i, 1)
+      end
+      debts.owe(ofShop, "one more", 1)
+      debts.owe(ofAnother, "key", 1)
+    end)
+    world.run(1000)
+    assert.equal(1, flushed(world, "redis-forgotten-units"))
+  end)
+
   it("is forgotten by a worker that ends, which counts how much that is", function()
     local limit = fixed("100/1h")
     local world = worldWith({ policy("a", limit) })
