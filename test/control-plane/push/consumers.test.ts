@@ -157,28 +157,6 @@ describe("a gateway", () => {
     expect(await ackedWith("e", {})).toBe(1);
   });
 
-  it("hears how many consumers every app has, and then how many the apps have that change", async () => {
-    const running = await startControlPlane();
-    await running.call("PUT", "/apps/shop", { body: { realm: null } });
-    await running.call("PUT", "/apps/shop/consumers/ann", { body: { plan: "pro" } });
-    await load(running, ids(0, 3));
-    const gateway = await connect(running, "g1");
-    const first = await next(gateway);
-    expect(first).toMatchObject({ counts: { default: 3, shop: 1 }, all: true, more: false });
-    answer(gateway, first);
-    await load(running, ids(3, 5));
-    const second = await next(gateway);
-    expect([second.counts, second.all]).toEqual([{ default: 5 }, undefined]);
-    answer(gateway, second);
-    await running.call("DELETE", "/apps/shop/consumers/ann");
-    const third = await next(gateway);
-    expect(third.counts).toEqual({ shop: 0 });
-    answer(gateway, third);
-    // One that comes back with everything lacks no change, but does not know how many there are.
-    const back = await connect(running, "g2", { epoch: third.epoch, position: third.to });
-    expect(await next(back)).toMatchObject({ from: 7, to: 7, counts: { default: 5 }, all: true, lines: [] });
-  });
-
   it("does not make the snapshot of policies grow", async () => {
     const running = await startControlPlane();
     const { bytes } = running.app.publisher.state;

@@ -1,8 +1,10 @@
 // Consumers: made, changed and deleted one by one, listed by pages, and imported by a file. On every database, ids are what they are to
 // their bytes.
 
+import type { ConsumersHead } from "@sluice/limiter/protocol/push-messages.ts";
 import { describe, expect, it } from "vitest";
 import { type Answer, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 const nowMs = 1_800_000_000_000;
 const changedAt = new Date(nowMs).toISOString();
@@ -257,5 +259,38 @@ describe("an import", () => {
     }
     expect((await loading).body).toMatchObject({ created: 20_000 });
     expect(waits.length).toBeGreaterThan(5);
+  });
+});
+
+describe("a gateway", () => {
+  it("hears how many consumers every app has, and then how many the apps have that change", async () => {
+    const running = await start();
+    await running.call("PUT", "/apps/crm", { body: { realm: {} } });
+    await running.call("PUT", "/apps/crm/consumers/ann", { body: { plan: "pro" } });
+    await load(running, lines(...["a", "b", "c"].map((id) => ({ id, plan: "pro" }))));
+    const connect = (id: string, held: { epoch: string; position: number }) =>
+      connectGateway(running, id, {
+        epoch: "",
+        revision: 0,
+        protocol: 3,
+        consumers: { ...held, count: 0, unstored: 0 },
+      });
+    const gateway = await connect("one", { epoch: "", position: 0 });
+    const next = async (from = gateway) => (await from.next("consumers" as never)) as unknown as ConsumersHead;
+    const answer = ({ epoch, to }: ConsumersHead) =>
+      gateway.say({ type: "consumers", epoch, position: to, count: 0, unstored: 0 });
+    const first = await next();
+    expect(first).toMatchObject({ counts: { shop: 3, crm: 1 }, all: true, more: false });
+    answer(first);
+    await load(running, lines({ id: "d", plan: "pro" }, { id: "e", plan: "pro" }));
+    const second = await next();
+    expect([second.counts, second.all]).toEqual([{ shop: 5 }, undefined]);
+    answer(second);
+    await running.call("DELETE", "/apps/crm/consumers/ann");
+    const third = await next();
+    expect(third.counts).toEqual({ crm: 0 });
+    // One that comes back with everything lacks no change, but does not know how many there are.
+    const back = await connect("two", { epoch: third.epoch, position: third.to });
+    expect(await next(back)).toMatchObject({ from: 7, to: 7, counts: { shop: 5 }, all: true });
   });
 });
