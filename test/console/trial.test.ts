@@ -5,7 +5,7 @@ import { blocksOf } from "@sluice/limiter/key/address-ranges.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { curlOf } from "../../console/src/trial/curl.ts";
-import { normalPath, parseHeaders } from "../../console/src/trial/request.ts";
+import { normalPath, parseHeaders, partValue } from "../../console/src/trial/request.ts";
 import { tryPolicy } from "../../console/src/trial/trial.ts";
 
 describe("a path is read as nginx reads it", () => {
@@ -32,6 +32,22 @@ it("headers are read line by line, and a line that is none is named", () => {
     { name: "empty", value: "" },
   ]);
   expect(parseHeaders("x-user: ann\nno header")).toEqual({ wrong: "no header" });
+});
+
+describe("a part of the key is read as a gateway reads it", () => {
+  const request = { method: "GET", host: "x", headers: [], address: "192.0.2.1" };
+
+  it.each([
+    ["/?user=jos%C3%A9", "josé"],
+    ["/?user=a+b&ids[]=1&ids[]=2", "a b"],
+    ["/?user=ann&%20user=x", undefined],
+    ["/?user=ann&USER=x", undefined],
+    ["/?user=%E9", undefined],
+  ])("%s", (target, value) => {
+    const part = { source: "query", name: "user" } as const;
+    const expected = value === undefined ? { state: "ambiguous" } : { state: "value", value };
+    expect(partValue(part, { ...request, target })).toEqual(expected);
+  });
 });
 
 it("a shell gives curl exactly the words that were meant, whatever they are", () => {

@@ -101,6 +101,8 @@ it.each([
   ["long fields that some servers cut", ["", `${"b".repeat(59)};a;b&`]],
   ["the field in ever more spellings", ["user=", "%61"]],
   ["names with broken percent-encodings", ["", "%zus&"]],
+  ["names behind blanks and brackets that some servers drop", ["", `${"+[".repeat(7)}us;`]],
+  ["names with more brackets than anybody writes", ["", `${"]".repeat(60)};`]],
 ])("a form of %s", async (_, [begin = "", repeated = ""], end = "") => {
   const body = begin + repeated.repeat(Math.floor((65_000 - begin.length - end.length) / repeated.length)) + end;
   const lines = ["Content-Type: application/x-www-form-urlencoded", `Content-Length: ${body.length}`];

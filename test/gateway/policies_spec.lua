@@ -116,7 +116,7 @@ end)
 
 describe("in nginx, a body", function()
   local types = product.vectors("form-types")
-  local readings = { forms = true, ambiguous = false }
+  local readings = { forms = "utf-8", inAscii = "ascii", ambiguous = false }
   for kind, cases in pairs(types) do
     for _, case in ipairs(cases) do
       it(("of %s is among the %s"):format(cjson.encode(case), kind), function()

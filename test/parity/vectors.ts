@@ -74,7 +74,7 @@ export const vectorFiles = [
 interface VectorFiles extends Record<(typeof vectorFiles)[number], { vectors: Vector[] }> {
   durations: { valid: { text: string; us: number }[]; invalid: string[] };
   "key-parts": { valid: { text: string; part: KeyPart }[]; invalid: string[] };
-  "form-types": Record<"forms" | "others" | "ambiguous", { type?: string; encoding?: string }[]>;
+  "form-types": Record<"forms" | "inAscii" | "others" | "ambiguous", { type?: string; encoding?: string }[]>;
   "ip-prefixes": { cases: { address: string; v4Bits: number; v6Bits: number; network: string }[] };
   cidrs: {
     valid: { text: string; network: string }[];

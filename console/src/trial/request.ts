@@ -1,5 +1,6 @@
 // A request that somebody makes up, as a gateway would read it: nginx's normal form of the path, and the parts of a key.
 
+import { argumentValue, fieldValue } from "@sluice/limiter/key/argument.ts";
 import { authorizationValue, bearerToken } from "@sluice/limiter/key/authorization.ts";
 import { cookieValue } from "@sluice/limiter/key/cookie.ts";
 import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
@@ -8,8 +9,6 @@ import { claimText, payloadOf } from "@sluice/limiter/key/jwt-claim.ts";
 import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
 
 const percent = 37;
-/** As in gateway/src/request/query-value.ts. */
-const mostArguments = 1000;
 
 export interface MadeUpRequest {
   /** In upper case. */
@@ -132,10 +131,10 @@ function readingOf(
       return part.name === "authorization" ? authorization(request) : headerOf(request, part.name);
     case "cookie": {
       const lines = request.headers.filter(({ name }) => name === "cookie").map(({ value }) => value);
-      return cookieValue(lines.join(";"), part.name);
+      return readInBytes((bytes) => cookieValue(bytes(lines.join(";")), bytes(part.name)));
     }
     case "query":
-      return argumentOf(queryOf(request), part.name);
+      return readInBytes((bytes) => argumentValue(bytes(queryOf(request)), bytes(part.name)));
     case "form":
       return fieldOf(request, part.name);
     default:
@@ -152,46 +151,23 @@ function queryOf({ target }: MadeUpRequest): string {
   return /\?([^#]*)/.exec(target)?.[1] ?? "";
 }
 
-/** A field of the form in the body; an argument of its name must not have another value. */
 function fieldOf(request: MadeUpRequest, name: string): string | undefined | false {
   const { body = "" } = request;
   const form = formReading(headerOf(request, "content-type"), headerOf(request, "content-encoding"));
-  if (form !== true) return form;
+  if (form === undefined || form === false) return form;
   if (body === "" || bytesOf(body) > mostFormBytes) return undefined;
-  const value = argumentOf(body, name);
+  return readInBytes((bytes) => fieldValue(bytes(body), bytes(queryOf(request)), bytes(name), form));
+}
+
+/** Reads as in Lua, where a character is a byte. */
+function readInBytes(
+  read: (bytes: (text: string) => string) => string | undefined | false,
+): string | undefined | false {
+  const value = read((text) =>
+    Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(""),
+  );
   if (value === undefined || value === false) return value;
-  const argument = argumentOf(queryOf(request), name);
-  return argument === undefined || argument === value ? value : false;
-}
-
-/** Different values of one name, ";" in an argument of that name, and broken encodings are read differently by servers. */
-function argumentOf(query: string, name: string): string | undefined | false {
-  let value: string | undefined;
-  const all = query.split("&", mostArguments + 1);
-  if (all.length > mostArguments) return false;
-  for (const argument of all) {
-    const parts = argument.split(";").map((part) => part.split("=", 1)[0] ?? "");
-    if (argument.includes(";")) {
-      if (parts.some((part) => decoded(part) === name) || decoded(argument.split("=", 1)[0] ?? "") === name)
-        return false;
-      continue;
-    }
-    const equals = argument.indexOf("=");
-    const written = equals < 0 ? "" : argument.slice(equals + 1);
-    if (argument === "" || decoded(equals < 0 ? argument : argument.slice(0, equals)) !== name) continue;
-    const one = decoded(written);
-    if (one === undefined || (value !== undefined && value !== one)) return false;
-    value = one;
-  }
-  return value;
-}
-
-function decoded(written: string): string | undefined {
-  try {
-    return decodeURIComponent(written.replaceAll("+", " "));
-  } catch {
-    return undefined;
-  }
+  return new TextDecoder().decode(Uint8Array.from(value, (character) => character.charCodeAt(0)));
 }
 
 function claimOf(request: MadeUpRequest, name: string): string | undefined | false {

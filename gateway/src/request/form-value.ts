@@ -1,9 +1,9 @@
-// Reads the value of a field of the form in the request's body, by the rules of arguments (query-value.ts). The body is read in the access
-// phase, up to a bound, and nginx passes it on unchanged.
+// Reads the value of a field of the form in the request's body. The body is read in the access phase, up to a bound, and nginx passes it
+// on unchanged.
 
-import { formReading, mostFormBytes } from "../../../limiter/src/key/form-type.ts";
+import { fieldValue } from "../../../limiter/src/key/argument.ts";
+import { type FormReading, formReading, mostFormBytes } from "../../../limiter/src/key/form-type.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
-import { queryValue } from "./query-value.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
@@ -11,23 +11,19 @@ import { readHeader } from "./request-headers.ts";
  * before anything of this request is in a work space.
  */
 export function readFormBody(): void {
-  if (currentForm() === true && isBounded()) ngx.req.read_body();
+  const form = currentForm();
+  if (form !== undefined && form !== false && isBounded()) ngx.req.read_body();
 }
 
 /** @returns undefined: no such field, or no form that is read. false: servers differ on its value */
 export function formValue(name: string): Reading {
   const form = currentForm();
-  if (form !== true) return form;
+  if (form === undefined || form === false) return form;
   const body = isBounded() ? ngx.req.get_body_data() : undefined;
-  if (body === undefined) return undefined;
-  const value = queryValue(body, name);
-  if (value === undefined || value === false) return value;
-  // Some servers have one list of parameters, in which arguments come before fields.
-  const argument = queryValue(ngx.var["args"] ?? "", name);
-  return argument === undefined || argument === value ? value : false;
+  return body === undefined ? undefined : fieldValue(body, ngx.var["args"] ?? "", name, form);
 }
 
-function currentForm(): boolean | undefined {
+function currentForm(): FormReading {
   return formReading(readHeader("content-type"), readHeader("content-encoding"));
 }
 

@@ -2,6 +2,7 @@
 
 import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import { argumentValue } from "../../../limiter/src/key/argument.ts";
 import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
@@ -9,7 +10,6 @@ import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { formValue } from "./form-value.ts";
-import { queryValue } from "./query-value.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
@@ -60,7 +60,7 @@ function readPart(part: KeyPart): Reading {
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
   if (source === "header") return part.name === "authorization" ? readAuthorization() : readHeader(part.name);
   if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
-  if (source === "query") return queryValue(ngx.var["args"] ?? "", part.name);
+  if (source === "query") return argumentValue(ngx.var["args"] ?? "", part.name);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
   if (source === "form") return formValue(part.name);
   if (source === "var") return ngx.var[part.name];

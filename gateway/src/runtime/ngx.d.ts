@@ -165,7 +165,6 @@ declare namespace ngx {
   export function encode_base64(text: string): string;
   export function escape_uri(text: string): string;
   export function decode_base64(text: string): string | undefined;
-  export function unescape_uri(text: string): string;
   export function md5(text: string): string;
   /** Returns an integer from 0 to 2^32 - 1. */
   export function crc32_short(text: string): number;

@@ -3,22 +3,25 @@
 // for a counter to use.
 
 import { hexDigit } from "../basics/hex-digit.ts";
-import { isUtf8 } from "../basics/utf8.ts";
+import { beginsOtherwise, compareName, otherName, sameName } from "./argument-name.ts";
 import type { Reading } from "./key-part.ts";
+import { percentDecoded } from "./percent-encoding.ts";
 
 const tab = 9;
 const space = 32;
 const quote = 34;
 const percent = 37;
+const plus = 43;
 const semicolon = 59;
 const equals = 61;
 const backslash = 92;
 
 /**
  * Returns the value without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others
- * remove them. The table of docs/policies.md has the spellings and how servers read them.
+ * remove them. A percent-encoded blank becomes "+", because Rack reads both as a blank. The table of docs/policies.md has the
+ * spellings and how servers read them.
  *
- * @param cookies the lines, joined by ";"
+ * @param cookies the lines, joined by ";", one character below 256 for each byte, as in Lua
  * @returns undefined: no such cookie. false: servers differ on its value
  */
 export function cookieValue(cookies: string, name: string): Reading {
@@ -32,7 +35,37 @@ export function cookieValue(cookies: string, name: string): Reading {
     if (found !== undefined) value = found;
     at = cookies.indexOf(name, at + 1);
   }
-  return value;
+  return hasSimilarName(cookies, name) || isSplitAtCommas(cookies) ? false : value;
+}
+
+/** Tomcat reads a line that says so by RFC 2109, where "," separates cookies. */
+function isSplitAtCommas(cookies: string): boolean {
+  return cookies.includes("$Version") && cookies.includes(",");
+}
+
+/** Returns whether some server takes the name of another cookie for this one. */
+function hasSimilarName(cookies: string, name: string): boolean {
+  let start = 0;
+  let end = 0;
+  while (end >= 0) {
+    while (isBlank(cookies.charCodeAt(start))) start += 1;
+    end = cookies.indexOf(";", start);
+    if (!beginsOtherwise(cookies, start, name) && isSimilarAt(cookies, start, end < 0 ? cookies.length : end, name)) {
+      return true;
+    }
+    start = end + 1;
+  }
+  return false;
+}
+
+function isSimilarAt(cookies: string, start: number, end: number, name: string): boolean {
+  let endOfName = start;
+  while (endOfName < end && cookies.charCodeAt(endOfName) !== equals) endOfName += 1;
+  if (endOfName === end) return false;
+  while (endOfName > start && isBlank(cookies.charCodeAt(endOfName - 1))) endOfName -= 1;
+  const likeness = compareName(cookies, start, endOfName, name);
+  // Names of cookies are not encoded; some servers have decoded them all the same.
+  return likeness !== otherName && (likeness !== sameName || endOfName - start !== name.length);
 }
 
 /** @returns undefined if the text at this place is not the name of a cookie */
@@ -58,62 +91,47 @@ function valueAt(cookies: string, name: string, at: number): Reading {
 }
 
 function canonical(written: string): string | false {
-  const bare = withoutEnds(written);
+  const bare = withoutEnds(written, isEnd);
   let hasPercent = false;
   for (let i = 0; i < bare.length; i++) {
     const code = bare.charCodeAt(i);
     if (code <= space || code > 126 || code === quote || code === backslash) return false;
     if (code === percent) hasPercent = true;
   }
-  return hasPercent ? decoded(bare) : bare;
+  const plain = hasPercent ? decoded(bare) : bare;
+  return plain === false ? false : withoutEnds(plain, isDecodedEnd);
 }
 
-/**
- * Decodes percent-encoding. If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the
- * rest.
- */
+/** If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the rest. */
 function decoded(text: string): string | false {
-  // The parts are joined at the end: a text that grew by each character would be copied each time.
-  const parts: string[] = [];
-  let from = 0;
-  let escapes = 0;
-  let others = 0;
-  let i = 0;
-  while (i < text.length) {
-    if (text.charCodeAt(i) !== percent) {
-      i += 1;
-      continue;
-    }
-    const high = hexDigit(text.charCodeAt(i + 1));
-    const low = hexDigit(text.charCodeAt(i + 2));
-    if (high < 0 || low < 0) {
-      others += 1;
-      i += 1;
-    } else {
-      if (i > from) parts.push(text.slice(from, i));
-      parts.push(String.fromCharCode(16 * high + low));
-      escapes += 1;
-      i += 3;
-      from = i;
-    }
-  }
-  if (escapes === 0) return text;
-  if (others > 0) return false;
-  parts.push(text.slice(from));
-  const plain = parts.join("");
-  return isUtf8(plain) ? withoutEnds(plain) : false;
+  const plain = percentDecoded(text, "+");
+  if (plain !== undefined) return plain;
+  return hasEncoding(text) ? false : text;
 }
 
-function withoutEnds(text: string): string {
+function hasEncoding(text: string): boolean {
+  for (let i = 0; i < text.length - 2; i++) {
+    const isEncoding = hexDigit(text.charCodeAt(i + 1)) >= 0 && hexDigit(text.charCodeAt(i + 2)) >= 0;
+    if (text.charCodeAt(i) === percent && isEncoding) return true;
+  }
+  return false;
+}
+
+function withoutEnds(text: string, isDropped: (this: void, code: number) => boolean): string {
   let start = 0;
   let end = text.length;
-  while (start < end && isEnd(text.charCodeAt(start))) start += 1;
-  while (end > start && isEnd(text.charCodeAt(end - 1))) end -= 1;
+  while (start < end && isDropped(text.charCodeAt(start))) start += 1;
+  while (end > start && isDropped(text.charCodeAt(end - 1))) end -= 1;
   return start === 0 && end === text.length ? text : text.slice(start, end);
 }
 
 function isEnd(code: number): boolean {
   return code === quote || isSpaceOrTab(code);
+}
+
+/** "+" stands for a space. */
+function isDecodedEnd(code: number): boolean {
+  return code === quote || code === plus || code === tab;
 }
 
 function isSpaceOrTab(code: number): boolean {

@@ -540,7 +540,6 @@ local function newWorker(world, number)
   function ngx.escape_uri(text)
     return text
   end
-  ngx.unescape_uri = ngx.escape_uri
 
   function ngx.get_phase()
     return worker.task and worker.task.phase or "init"

@@ -1,0 +1,129 @@
+// Reads the value of a name in the arguments of a query, or in the fields of a form, which are written in the same way. Names are
+// case-sensitive: nginx's own $arg_… takes `API_KEY=x` for `api_key`, so a client that puts one in front could choose another counter with
+// each request.
+//
+// If a name occurs twice, some servers take the first and others the last; some take other names for it (argument-name.ts); some also split
+// at ";"; and an invalid percent-encoding is dropped, kept or refused. No counter can be chosen by such a value.
+
+import { compareName, otherName, sameName } from "./argument-name.ts";
+import type { Reading } from "./key-part.ts";
+import { percentDecoded } from "./percent-encoding.ts";
+
+const percent = 37;
+const plus = 43;
+const semicolonCode = 59;
+const equalsCode = 61;
+
+/** PHP, Express and others read no more of them, and ignore the rest. */
+const mostArguments = 1000;
+
+/**
+ * @param query without the "?", one character below 256 for each byte, as in Lua. Name and value are compared and returned decoded, as an
+ * upstream reads them.
+ * @returns undefined: no such argument. false: servers differ on its value
+ */
+export function argumentValue(query: string, name: string): Reading {
+  // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
+  const end = endOf(query, "&", 0);
+  const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name);
+  return first === false || end >= query.length ? first : laterValue(query, end + 1, name, first);
+}
+
+/**
+ * @param form the body @param query the arguments @param charset beyond "ascii", servers read the bytes of a value differently
+ * @returns the same of a field. Some servers have one list of both, so an argument counts if there is no field of its name
+ */
+export function fieldValue(form: string, query: string, name: string, charset: "utf-8" | "ascii"): Reading {
+  const field = argumentValue(form, name);
+  if (field === false) return false;
+  const argument = argumentValue(query, name);
+  if (argument === false || (argument !== undefined && field !== undefined && argument !== field)) return false;
+  const value = field ?? argument;
+  return value !== undefined && charset === "ascii" && !isAscii(value) ? false : value;
+}
+
+function isAscii(text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) >= 128) return false;
+  return true;
+}
+
+/** @param before the value of an argument before these */
+function laterValue(query: string, from: number, name: string, before: string | undefined): Reading {
+  let value = before;
+  let start = from;
+  let count = 1;
+  // Each is looked for again only when it has been passed: a form may have many arguments, and long ones.
+  let equals = -1;
+  let semicolon = -1;
+  while (start < query.length) {
+    count += 1;
+    if (count > mostArguments) return false;
+    const end = endOf(query, "&", start);
+    if (equals < start) equals = endOf(query, "=", start);
+    if (semicolon < start) semicolon = endOf(query, ";", start);
+    const other = valueBetween(query, start, equals, semicolon, end, name);
+    if (other === false) return false;
+    if (other !== undefined && value !== undefined && other !== value) return false;
+    if (other !== undefined) value = other;
+    start = end + 1;
+  }
+  return value;
+}
+
+/**
+ * @param equals where the next "=" is, perhaps behind the argument @param semicolon where the next ";" is
+ * @returns undefined if the argument has another name
+ */
+function valueBetween(
+  query: string,
+  start: number,
+  equals: number,
+  semicolon: number,
+  end: number,
+  name: string,
+): Reading {
+  if (start === end) return undefined;
+  if (semicolon < end) return isNamedAmong(query, start, end, name) ? false : undefined;
+  const endOfName = Math.min(equals, end);
+  const likeness = compareName(query, start, endOfName, name);
+  if (likeness === otherName) return undefined;
+  return likeness === sameName && textOf(query.slice(endOfName + 1, end));
+}
+
+/** Returns whether the name is found by a server that splits at ";", or by one that does not. */
+function isNamedAmong(query: string, start: number, end: number, name: string): boolean {
+  let from = start;
+  let endOfName = -1;
+  let firstEndOfName = end;
+  // Byte by byte: a search might go on far behind the argument, again and again.
+  for (let at = start; at <= end; at++) {
+    const code = at === end ? semicolonCode : query.charCodeAt(at);
+    if (code === equalsCode && endOfName < 0) {
+      endOfName = at;
+      if (firstEndOfName === end) firstEndOfName = at;
+    } else if (code === semicolonCode) {
+      const to = endOfName < 0 ? at : endOfName;
+      if (to > from && compareName(query, from, to, name) !== otherName) return true;
+      from = at + 1;
+      endOfName = -1;
+    }
+  }
+  return compareName(query, start, firstEndOfName, name) !== otherName;
+}
+
+/** @returns false if servers read what is written differently */
+function textOf(written: string): string | false {
+  let isEncoded = false;
+  for (let i = 0; i < written.length; i++) {
+    const code = written.charCodeAt(i);
+    // Of a query, Node reads bytes beyond ASCII as Latin-1, and Tomcat refuses them. Rack drops a byte 0 at the end of a form.
+    if (code === 0 || code >= 128) return false;
+    if (code === percent || code === plus) isEncoded = true;
+  }
+  return isEncoded ? (percentDecoded(written, " ") ?? false) : written;
+}
+
+function endOf(text: string, separator: string, start: number): number {
+  const at = text.indexOf(separator, start);
+  return at < 0 ? text.length : at;
+}
