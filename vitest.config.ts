@@ -64,7 +64,7 @@ export default defineConfig({
           ...everywhere,
           ...ofTheSystem,
           name: "system",
-          include: ["test/{control-plane,browser}/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
+          include: ["test/{control-plane,browser,spellings}/**/*.test.ts", "test/e2e/*.test.ts", fuzzers],
         },
       },
       ...["mariadb", "postgres"].map((database) => ({

@@ -26,6 +26,19 @@ const gatewayPackages: readonly SystemPackage[] = [
   { name: "lua-cjson", file: `${libraryDir}/lua/5.1/cjson.so` },
 ];
 
+/** Servers that read arguments, forms and cookies, each in its own way. */
+const serversOfSpellings: readonly SystemPackage[] = [
+  { name: "php-cgi", file: "/usr/bin/php-cgi" },
+  { name: "php-cli", file: "/usr/bin/php" },
+  { name: "ruby-rack", file: "/usr/bin/rackup" },
+  { name: "python3-django", file: "/usr/lib/python3/dist-packages/django" },
+  { name: "python3-werkzeug", file: "/usr/lib/python3/dist-packages/werkzeug" },
+  { name: "python3-starlette", file: "/usr/lib/python3/dist-packages/starlette" },
+  { name: "python3-multipart", file: "/usr/lib/python3/dist-packages/multipart" },
+  { name: "libtomcat9-java", file: "/usr/share/java/tomcat9-coyote.jar" },
+  { name: "libjetty9-java", file: "/usr/share/java/jetty9-server.jar" },
+];
+
 /**
  * What the tests need in addition to the gateway's packages: their own Redis and databases, the other runtimes, a load generator, a clock,
  * certificates.
@@ -46,6 +59,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "default-jdk-headless", file: "/usr/bin/javac" },
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
   { name: "golang-go", file: "/usr/bin/go" },
+  ...serversOfSpellings,
 ];
 
 /** Fonts with which screenshots look as on a usual desktop, and with Chinese. */

@@ -1,0 +1,106 @@
+// A client writes the name of a field so that PHP or Rack reads the victim's account, and adds a new account for Sluice in front each
+// time. Shown with real services behind a real nginx; npm run spellings compares these and other servers with random requests.
+
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { Program } from "../fixtures/servers/program.ts";
+
+const quota = 5;
+const attempts = 40;
+const form = "application/x-www-form-urlencoded";
+
+const counting = (name: string, key: string) => ({
+  name,
+  match: { paths: [`/${name}`] },
+  key: [key],
+  onMissingKey: "deny",
+  limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+});
+
+interface Service {
+  readonly command: string;
+  readonly argsAt: (port: number) => string[];
+  /** Names that the service takes for `account`. */
+  readonly names: readonly string[];
+}
+
+const files = join(import.meta.dirname, "../fixtures/servers/log-in");
+const services: Readonly<Record<string, Service>> = {
+  PHP: {
+    command: "php",
+    argsAt: (port) => ["-n", "-S", `127.0.0.1:${port}`, join(files, "log-in.php")],
+    names: ["%20account", "+account", "account%00", "account%00x", "account[]", "account[x]"],
+  },
+  Rack: {
+    command: "rackup",
+    argsAt: (port) => ["-s", "webrick", "-o", "127.0.0.1", "-p", `${port}`, "-E", "none", join(files, "log-in.ru")],
+    names: ["[account]", "account]", "[[account", "]account"],
+  },
+};
+
+describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt, names }) => {
+  let service: Program;
+  let gateway: LoneGateway;
+  let serviceUrl: string;
+  let decoys = 0;
+
+  beforeAll(async () => {
+    const port = await freePort();
+    serviceUrl = `http://127.0.0.1:${port}`;
+    service = await Program.start({
+      command,
+      args: argsAt(port),
+      readyWhen: () =>
+        ask(serviceUrl).then(
+          ({ status }) => status === 200,
+          () => false,
+        ),
+    });
+    gateway = await LoneGateway.start({
+      policies: [counting("form", "form:account"), counting("query", "query:account")],
+      env: { SLUICE_UPSTREAM: serviceUrl },
+    });
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await service?.stop();
+  });
+
+  /** @returns the account that the service was asked for; undefined if it was not asked */
+  async function logIn(url: string, place: "form" | "query", pairs: string): Promise<string | undefined> {
+    const { status, body } =
+      place === "form"
+        ? await ask(`${url}/form`, { method: "POST", body: pairs, headers: { "content-type": form } })
+        : await ask(`${url}/query?${pairs}`);
+    if (status !== 200) return undefined;
+    const account = JSON.parse(body)[place];
+    return typeof account === "object" && account !== null ? `${Object.values(account)[0]}` : account;
+  }
+
+  describe.each(["form", "query"] as const)("by a %s", (place) => {
+    it.each(names)("is not asked for a victim that is named by %s", async (name) => {
+      const pairs = () => {
+        decoys += 1;
+        return `account=r${decoys}&${name}=victim`;
+      };
+      // Without Sluice, the service is deceived.
+      expect(await logIn(serviceUrl, place, pairs())).toBe("victim");
+      let got = 0;
+      for (let i = 0; i < attempts; i++) if ((await logIn(gateway.url, place, pairs())) === "victim") got += 1;
+      expect(got).toBe(0);
+    });
+
+    it("gets the log-ins of honest clients", async () => {
+      const got: unknown[] = [];
+      for (let i = 0; i <= quota; i++) {
+        got.push(
+          await logIn(gateway.url, place, `ids[]=1&ids[]=2&user[name]=x&account=ann${i % 2 === 0 ? "&a.b=c" : ""}`),
+        );
+      }
+      expect(got).toEqual([...Array<string>(quota).fill("ann"), undefined]);
+    });
+  });
+});

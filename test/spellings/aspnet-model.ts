@@ -1,0 +1,59 @@
+// A model of ASP.NET, which Debian has no package of: no part of it runs here. Its rules are those of its documentation and source:
+//
+// - ASP.NET Core (FormPipeReader, QueryFeature, KeyValueAccumulator): splits at "&" and "=", "+" is a blank, broken percent-encodings stay,
+//   names are compared without regard to case.
+// - ASP.NET (HttpValueCollection, HttpUtility.UrlDecode): the same, and %uXXXX is a character; Request["name"] asks the query, the form, the
+//   cookies in turn.
+// - Both split cookies at ";", compare their names without regard to case, and ASP.NET Core decodes values (Uri.UnescapeDataString).
+
+import { bytesOf, type Readings, type Servers, type SpelledRequest } from "./server.ts";
+
+export class AspNetModel implements Servers {
+  async ask(requests: readonly SpelledRequest[]): Promise<Record<string, Readings>[]> {
+    return requests.map((request) => ({
+      "ASP.NET Core (model)": readings(request, unescaped, unescaped),
+      "ASP.NET (model)": readings(
+        request,
+        (text) => unescaped(withoutUnicodeEscapes(text)),
+        (text) => text,
+      ),
+    }));
+  }
+
+  async stop(): Promise<void> {}
+}
+
+function readings(
+  { name, query, body, type, cookie }: SpelledRequest,
+  decode: (text: string) => string,
+  decodeCookie: (text: string) => string,
+): Readings {
+  const isForm = /^\s*application\/x-www-form-urlencoded\s*(;|$)/i.test(type);
+  const among = (text: string) => pairsOf(text, "&", name, (part) => decode(part.replaceAll("+", " ")));
+  const fields = isForm ? among(body) : [];
+  const written = (text: string) => text.trim().replace(/^"(.*)"$/, "$1");
+  return {
+    query: among(query),
+    form: fields,
+    merged: [...among(query), ...fields],
+    cookie: pairsOf(cookie, ";", name, written).map(decodeCookie),
+  };
+}
+
+function pairsOf(text: string, separator: string, name: string, decode: (part: string) => string): string[] {
+  return text.split(separator).flatMap((pair) => {
+    const equals = pair.indexOf("=");
+    if (equals < 0 || decode(pair.slice(0, equals)).toUpperCase() !== name.toUpperCase()) return [];
+    return [decode(pair.slice(equals + 1))];
+  });
+}
+
+function unescaped(text: string): string {
+  return text.replace(/%([0-9a-f]{2})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
+}
+
+function withoutUnicodeEscapes(text: string): string {
+  return text.replace(/%u([0-9a-f]{4})/gi, (_, digits: string) =>
+    bytesOf(String.fromCharCode(Number.parseInt(digits, 16))),
+  );
+}

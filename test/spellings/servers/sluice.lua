@@ -1,0 +1,69 @@
+-- What Sluice itself reads of a request, by the code that nginx runs: gateway/dist. Run in the project's directory.
+-- A reading is in a list: {} is none, {"false"} is an answer 400, {"=VALUE"} is a value.
+
+local product = dofile("test/gateway/product.lua")
+local argument = product.module("limiter.src.key.argument")
+local cookieValue = product.module("limiter.src.key.cookie").cookieValue
+local formReading = product.module("limiter.src.key.form-type").formReading
+
+local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+local function decoded(text)
+  local bits = text:gsub("=", ""):gsub(".", function(digit)
+    local value, written = digits:find(digit, 1, true) - 1, {}
+    for i = 6, 1, -1 do
+      written[i] = value % 2
+      value = math.floor(value / 2)
+    end
+    return table.concat(written)
+  end)
+  return (bits:gsub("%d%d?%d?%d?%d?%d?%d?%d?", function(byte)
+    return #byte == 8 and string.char(tonumber(byte, 2)) or ""
+  end))
+end
+
+local function encoded(text)
+  local bits = text:gsub(".", function(byte)
+    local value, written = byte:byte(), {}
+    for i = 8, 1, -1 do
+      written[i] = value % 2
+      value = math.floor(value / 2)
+    end
+    return table.concat(written)
+  end)
+  return (bits:gsub("%d%d?%d?%d?%d?%d?", function(digit)
+    local value = tonumber(digit .. ("0"):rep(6 - #digit), 2)
+    return digits:sub(value + 1, value + 1)
+  end))
+end
+
+local function listed(reading)
+  if reading == nil then
+    return "[]"
+  end
+  return ('["%s"]'):format(encoded(reading and "=" .. reading or "false"))
+end
+
+local function formOf(name, query, body, type)
+  local form = formReading(type ~= "" and type:match("^%s*(.-)%s*$") or nil, nil)
+  if not form then
+    return form
+  end
+  return argument.fieldValue(body, query, name, form)
+end
+
+for line in io.lines() do
+  local fields = {}
+  for field in (line .. "\t"):gmatch("(.-)\t") do
+    fields[#fields + 1] = decoded(field)
+  end
+  local name, query, body, type, cookie = unpack(fields)
+  io.write(
+    ('{"Sluice":{"query":%s,"form":%s,"cookie":%s}}\n'):format(
+      listed(argument.argumentValue(query, name)),
+      listed(formOf(name, query, body, type)),
+      listed(cookieValue(cookie, name))
+    )
+  )
+  io.flush()
+end

@@ -1,0 +1,23 @@
+// What Sluice reads of a request, by its own code: in Node, as the console runs it, and in LuaJIT, as nginx does.
+
+import { argumentValue, fieldValue } from "../../limiter/src/key/argument.ts";
+import { cookieValue } from "../../limiter/src/key/cookie.ts";
+import { formReading } from "../../limiter/src/key/form-type.ts";
+import type { Reading } from "../../limiter/src/key/key-part.ts";
+import type { Kind } from "./cases.ts";
+import type { SpelledRequest } from "./server.ts";
+
+/** @returns undefined: the name is not there. false: the answer is 400 */
+export function readBySluice(kind: Kind, request: SpelledRequest): Reading {
+  const { name, query, body, cookie } = request;
+  if (kind === "query") return argumentValue(query, name);
+  if (kind === "cookie") return cookieValue(cookie, name);
+  const form = formReadingOf(request);
+  return form === undefined || form === false ? form : fieldValue(body, query, name, form);
+}
+
+/** @returns how the body is read as a form; undefined: not at all, so that `onMissingKey` applies */
+export function formReadingOf({ type }: SpelledRequest): ReturnType<typeof formReading> {
+  // nginx gives headers without the blanks around them.
+  return formReading(type === "" ? undefined : type.trim(), undefined);
+}
