@@ -1,6 +1,6 @@
 // Consumers in two real gateways: a change is in force everywhere within a second, and a gateway that starts alone knows them all.
 
-import { existsSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
@@ -29,6 +29,26 @@ async function limitOf(gateway: LoneGateway, user: string): Promise<number> {
 }
 
 const limits = (user: string) => Promise.all(gateways.map((gateway) => limitOf(gateway, user)));
+
+/** 3,000 consumers, each with overrides of 3 KB, as JSON lines. */
+function longOnes(quota: number): string {
+  const own = Array.from({ length: 16 }, (_, i) => ({ ...burst(1)[0], name: `${"n".repeat(50)}-${i}` }));
+  const overrides = { books: [...burst(quota), ...own.slice(1)], other: own.slice(0, 8) };
+  return Array.from({ length: 3_000 }, (_, i) => JSON.stringify({ id: `long-${i}`, plan: "pro", overrides })).join(
+    "\n",
+  );
+}
+
+/** @param acked how many of the gateways have room for all */
+async function importLong(quota: number, gatewayCount: number, acked = gatewayCount): Promise<void> {
+  const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=30s`, {
+    method: "PUT",
+    body: longOnes(quota),
+    headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
+  });
+  const applied = { gateways: gatewayCount, acked };
+  expect(await answer.json()).toMatchObject({ done: 3_000, applied });
+}
 
 beforeAll(async () => {
   plane = await new Plane(await freePort(), {}).start();
@@ -114,24 +134,9 @@ describe("a gateway", () => {
 
   it("writes its log anew when it has grown long, and misses nothing", async () => {
     const [gateway] = gateways as [LoneGateway];
-    const own = (quota: number) =>
-      Array.from({ length: 16 }, (_, i) => ({ ...burst(quota)[0], name: `${"n".repeat(50)}-${i}` }));
-    const overrides = (quota: number) => ({ books: [...burst(quota), ...own(1).slice(1)], other: own(1).slice(0, 8) });
     const log = join(gateway.snapshotDir, "consumers.log");
-    const all = (quota: number) =>
-      Array.from({ length: 3_000 }, (_, i) =>
-        JSON.stringify({ id: `long-${i}`, plan: "pro", overrides: overrides(quota) }),
-      ).join("\n");
-    const load = async (quota: number) => {
-      const answer = await fetch(`${plane.url}/api/v1/apps/default/consumers?wait=30s`, {
-        method: "PUT",
-        body: all(quota),
-        headers: { "content-type": "application/jsonl", authorization: "Bearer test-admin-token-0123456789" },
-      });
-      expect(await answer.json()).toMatchObject({ done: 3_000, applied: { gateways: 2, acked: 2 } });
-    };
-    for (const quota of [501, 502, 503, 504]) await load(quota);
-    const once = Buffer.byteLength(all(504));
+    for (const quota of [501, 502, 503, 504]) await importLong(quota, 2);
+    const once = Buffer.byteLength(longOnes(504));
     expect(once).toBeGreaterThan(8_388_608);
     // By then, all that came is four times as long.
     await until("the log is short again", () => statSync(log).size < 2.6 * once);
@@ -191,6 +196,42 @@ describe("a gateway", () => {
       expect((await gateway.metric("sluice_consumers")) + unstored).toBe(
         await (gateways[0] as LoneGateway).metric("sluice_consumers"),
       );
+    } finally {
+      await gateway.stop();
+    }
+  });
+
+  it("whose memory is full writes its log anew all the same, and gets what it lacks when it starts with more memory", async () => {
+    const memory = (size: string) => (config: string) =>
+      config.replace(/sluice_consumers \d+[mk]/, `sluice_consumers ${size}`);
+    const gateway = await LoneGateway.start({
+      env: {
+        SLUICE_GATEWAY_ID: "narrow",
+        SLUICE_GATEWAY_TOKEN: "test-gateway-token-0123456789",
+        SLUICE_CONTROL_URL: plane.url,
+      },
+      edit: memory("512k"),
+    });
+    try {
+      await until("three gateways are connected", async () => (await plane.gatewaysHere()) === 3);
+      for (const quota of [601, 602, 603, 604]) await importLong(quota, 3, 2);
+      expect(await gateway.metric("sluice_consumers_unstored")).toBeGreaterThan(1_000);
+      const log = join(gateway.snapshotDir, "consumers.log");
+      await until("the log is short again", () => statSync(log).size < 8_388_608 + 1_000_000);
+      await plane.kill();
+      const known = await gateway.metric("sluice_consumers");
+      await gateway.restart(() => {
+        const config = join(gateway.directory, "nginx.conf");
+        writeFileSync(config, memory("64m")(readFileSync(config, "utf8")));
+      });
+      // Alone, it knows those that found room before, and knows that it lacks others.
+      expect(await gateway.metric("sluice_consumers")).toBeGreaterThanOrEqual(known);
+      expect(await gateway.metric("sluice_consumers_unstored")).toBeGreaterThan(1_000);
+      await plane.start();
+      await until("it has all", async () => (await gateway.metric("sluice_consumers_unstored")) === 0);
+      expect(await limitOf(gateway, "long-0")).toBe(604);
+      expect(await limitOf(gateway, "long-2999")).toBe(604);
+      await until("all gateways are connected", async () => (await plane.gatewaysHere()) === 3);
     } finally {
       await gateway.stop();
     }

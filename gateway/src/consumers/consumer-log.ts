@@ -1,17 +1,20 @@
 // Keeps the consumers on disk, so that a gateway that starts knows them while the control plane is down. A change is appended to a log as
 // it came: a header of a fixed length, with a checksum, and lines as in consumer-lines.ts. A log that has grown long is written anew from
 // itself: of its lines, those stay that say what is in force. So neither reading nor writing needs all consumers in Lua's memory.
+// A consumer that found no room is not in force, so its line goes too, and the log says how many it lacks: a gateway that starts with
+// such a log asks the control plane for everything.
 // A gateway that begins anew writes another log beside the one before, which it replaces when it is whole.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { separator } from "../../../limiter/src/protocol/consumer-lines.ts";
 import type { ConsumersHead } from "../../../limiter/src/protocol/push-messages.ts";
-import { appendToFile, moveFile, removeFile, replaceFile } from "../runtime/files.ts";
+import { moveFile, removeFile, replaceFile } from "../runtime/files.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import {
+  appendToFile,
   beginFlush,
   createPrivateFile,
   flushToDisk,
@@ -19,7 +22,8 @@ import {
   openOwnFile,
   truncateFile,
 } from "../runtime/system-calls.ts";
-import { isInForce } from "./held.ts";
+import { consumersState, isInForce } from "./held.ts";
+import { unstoredCount } from "./shares.ts";
 
 export const consumersFile = "consumers.log";
 export const nextConsumersFile = "consumers-next.log";
@@ -27,6 +31,10 @@ export const nextConsumersFile = "consumers-next.log";
 const headerBytes = 384;
 /** A log is not written anew before it has grown by as much as it had when it was written last, and by this. */
 const leastGrowth = 8_388_608;
+/** By so much more, the log is written anew even if changes wait. */
+const mostGrowth = 4;
+/** More than a push message may have. A file that says more is not one that Sluice wrote. */
+const mostBlockBytes = 67_108_864;
 /** After a failure, as on a full disk. */
 const retrySeconds = 10;
 const flushAfterSeconds = 1;
@@ -41,6 +49,8 @@ interface Logged {
   /** How long it was when it was written anew. */
   readonly firstBytes: number;
   readonly isNext: boolean;
+  /** After its blocks the file has something that cannot be used. */
+  readonly hasRest?: boolean;
 }
 
 interface Header {
@@ -49,12 +59,20 @@ interface Header {
   readonly to: number;
   readonly bytes: number;
   readonly sha256: string;
+  /** How many consumers the log lacks, because they found no room. Absent: none. */
+  readonly lacks?: number | undefined;
 }
 
 /** The position that a log has. */
 export interface LoggedPosition {
   readonly epoch: string;
   readonly position: number;
+}
+
+/** What was read from a log. */
+export interface ReadLog extends LoggedPosition {
+  /** How many consumers it lacks. */
+  readonly lacks: number;
 }
 
 function logged(): Logged | undefined {
@@ -77,15 +95,12 @@ function pathOf(directory: string, isNext: boolean): string {
 }
 
 /**
- * Reads the log at the start.
+ * Reads the log at the start, as root in most installations, and changes nothing: the directory belongs to the workers' account.
  *
  * @param take gets the lines of each block that is whole
  * @returns the position after them; undefined: there is no log, or nothing in it that can be used
  */
-export function readConsumerLog(
-  directory: string,
-  take: (this: void, lines: string) => void,
-): LoggedPosition | undefined {
+export function readConsumerLog(directory: string, take: (this: void, lines: string) => void): ReadLog | undefined {
   const path = pathOf(directory, false);
   const [file, failure] = openOwnFile(path);
   if (file === undefined) {
@@ -94,12 +109,16 @@ export function readConsumerLog(
   }
   let position: LoggedPosition | undefined;
   let bytes = 0;
+  let lacks = 0;
+  let hasRest = true;
   for (;;) {
     const [block, wrong] = nextBlock(file);
     if (block === undefined) {
       if (wrong !== undefined) {
         const at = string.format("%.0f", bytes);
         ngx.log(ngx.ERR, "sluice: ", path, " is damaged after ", at, " bytes: ", wrong, ". What comes before serves");
+      } else {
+        hasRest = false;
       }
       break;
     }
@@ -109,13 +128,12 @@ export function readConsumerLog(
     take(block.lines);
     position = { epoch, position: to };
     bytes += headerBytes + block.lines.length;
+    lacks += block.header.lacks ?? 0;
   }
   file.close();
   if (position === undefined) return undefined;
-  // What cannot be used must not be in the way of what comes.
-  const cut = truncateFile(path, bytes);
-  if (cut === undefined) noteLogged({ ...position, bytes, firstBytes: bytes / 2, isNext: false });
-  return position;
+  noteLogged({ ...position, bytes, firstBytes: bytes / 2, isNext: false, hasRest });
+  return { ...position, lacks };
 }
 
 interface Block {
@@ -131,24 +149,26 @@ function nextBlock(file: OpenFile): LuaMultiReturn<[block: Block | undefined, wr
   if (head.length < headerBytes || typeof header !== "object" || typeof header.bytes !== "number") {
     return $multi(undefined, "it has no header there");
   }
+  if (header.bytes > mostBlockBytes) return $multi(undefined, "its header says more bytes than a block may have");
   const lines = file.read(header.bytes);
   if (sha256Hex(checked(header, lines)) !== header.sha256) return $multi(undefined, "its checksum does not match");
   return $multi({ header, lines }, undefined);
 }
 
-function checked({ epoch, from, to }: Omit<Header, "sha256" | "bytes">, lines: string): string {
-  return string.format("%s %.0f %.0f\n", epoch, from, to) + lines;
+function checked({ epoch, from, to, lacks }: Omit<Header, "sha256" | "bytes">, lines: string): string {
+  const lacking = lacks === undefined ? "" : string.format(" lacks %.0f", lacks);
+  return `${string.format("%s %.0f %.0f", epoch, from, to)}${lacking}\n${lines}`;
 }
 
 /** @returns undefined: the epoch is longer than any control plane's */
-function blockOf(epoch: string, from: number, to: number, lines: string): string | undefined {
-  const sha256 = sha256Hex(checked({ epoch, from, to }, lines));
-  const text = cjson.encode({ epoch, from, to, bytes: lines.length, sha256 });
+function blockOf(epoch: string, from: number, to: number, lines: string, lacks?: number): string | undefined {
+  const sha256 = sha256Hex(checked({ epoch, from, to, lacks }, lines));
+  const text = cjson.encode({ epoch, from, to, bytes: lines.length, sha256, lacks });
   if (text.length >= headerBytes) return undefined;
   return `${text}${string.rep(" ", headerBytes - text.length - 1)}\n${lines}`;
 }
 
-/** Blocks that came while the log is written anew. */
+/** Blocks that came while the log is written anew. Undefined: it is not, or another log has taken its place meanwhile. */
 let pending: string[] | undefined;
 let wroteAtSeconds = 0;
 let isFlushed = true;
@@ -163,6 +183,7 @@ export function appendConsumers(
   let now = logged();
   if (fresh === true) {
     const path = pathOf(directory, true);
+    pending = undefined;
     removeFile(path);
     const failure = createPrivateFile(path);
     if (failure !== undefined) {
@@ -176,9 +197,9 @@ export function appendConsumers(
   const block = blockOf(epoch, from, to, lines);
   if (block === undefined) return;
   const path = pathOf(directory, now.isNext);
-  const failure = appendToFile(path, block, now.bytes);
+  const failure =
+    (now.hasRest === true ? truncateFile(path, now.bytes) : undefined) ?? appendToFile(path, block, now.bytes);
   if (failure !== undefined) {
-    // A part of the block may be there.
     if (truncateFile(path, now.bytes) !== undefined) noteLogged(undefined);
     failed(directory, failure);
     return;
@@ -187,6 +208,7 @@ export function appendConsumers(
   const bytes = now.bytes + block.length;
   const isWhole = now.isNext && !more;
   if (isWhole) {
+    pending = undefined;
     const moved = moveFile(path, pathOf(directory, false));
     if (moved !== undefined) {
       failed(directory, moved);
@@ -234,11 +256,25 @@ export function flushConsumers(directory: string): void {
     warnSparingly("consumers were not flushed to disk and may be lost if the machine stops", failure);
 }
 
-/** Whether the log has grown so long that it is to be written anew. */
-export function isLogLong(): boolean {
+/**
+ * Whether the log has grown so long that it is to be written anew.
+ *
+ * - no: the log is short, or writing it has just failed.
+ * - idle: when nothing else is to be done.
+ * - now: it has grown very long.
+ */
+export function needsRewriting(): "no" | "idle" | "now" {
   const now = logged();
-  if (now === undefined || now.isNext || ngx.now() < retryAtSeconds) return false;
-  return now.bytes - now.firstBytes > Math.max(now.firstBytes, leastGrowth);
+  if (now === undefined || !isApplied(now) || ngx.now() < retryAtSeconds) return "no";
+  const grown = now.bytes - now.firstBytes;
+  const most = Math.max(now.firstBytes, leastGrowth);
+  return grown > most * mostGrowth ? "now" : grown > most ? "idle" : "no";
+}
+
+/** Whether everything in the log was set in memory: only then a line that is not in force is of no use. */
+function isApplied({ epoch, position }: LoggedPosition): boolean {
+  const state = consumersState();
+  return state.epoch === epoch && state.position >= position;
 }
 
 /**
@@ -248,20 +284,21 @@ export function isLogLong(): boolean {
  */
 export function rewriteConsumerLog(directory: string, goesOn: (this: void) => boolean, pause: Pause): void {
   const began = logged();
-  if (began === undefined || began.isNext || pending !== undefined) return;
-  const path = pathOf(directory, false);
+  if (began === undefined || !isApplied(began) || pending !== undefined) return;
+  const path = pathOf(directory, began.isNext);
   const [file] = openOwnFile(path);
   if (file === undefined) return;
-  pending = [];
+  const since: string[] = [];
+  pending = since;
   let read = 0;
   let isAtEnd = false;
   let bytes = 0;
+  let bytesBefore = began.bytes;
   let isLeft = false;
   const nextPiece = () => {
     while (read < began.bytes && !isAtEnd) {
       pause();
-      const now = logged();
-      if (!goesOn() || now === undefined || now.isNext) {
+      if (!goesOn() || pending !== since) {
         isLeft = true;
         return undefined;
       }
@@ -276,10 +313,15 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
     }
     if (!isAtEnd) {
       isAtEnd = true;
-      return blockOf(began.epoch, 0, began.position, "");
+      const lacks = unstoredCount();
+      return blockOf(began.epoch, 0, began.position, "", lacks > 0 ? lacks : undefined);
     }
-    return pending?.shift();
+    const block = since.shift();
+    if (block !== undefined) bytesBefore += block.length;
+    return block;
   };
+  // Otherwise another log has taken its place, or another worker has written to it.
+  const isStill = () => pending === since && logged()?.bytes === bytesBefore;
   const failure = replaceFile(
     path,
     () => {
@@ -287,17 +329,18 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
       if (piece !== undefined) bytes += piece.length;
       return piece;
     },
-    () => !isLeft,
+    () => !isLeft && isStill(),
   );
-  pending = undefined;
   file.close();
-  if (isLeft) return;
+  const isReplaced = !isLeft && isStill();
+  if (pending === since) pending = undefined;
   if (failure !== undefined) {
     failed(directory, failure);
     return;
   }
+  if (!isReplaced) return;
   const now = logged();
-  if (now !== undefined) noteLogged({ ...now, bytes, firstBytes: bytes });
+  if (now !== undefined) noteLogged({ ...now, bytes, firstBytes: bytes, hasRest: false });
   wroteAtSeconds = ngx.now();
   isFlushed = false;
 }

@@ -82,6 +82,11 @@ export function unstoredCount(): number {
   return consumersDict === undefined ? 0 : numberAt(unstoredKey);
 }
 
+/** Counts consumers that are not on disk either. */
+export function noteUnstored(consumers: number): void {
+  dict.incr(unstoredKey, consumers);
+}
+
 function numberAt(key: string): number {
   return dict.get<number>(key)[0] ?? 0;
 }

@@ -7,9 +7,9 @@ import type { ConsumersHead, GatewayMessage } from "../../../limiter/src/protoco
 import {
   appendConsumers,
   flushConsumers,
-  isLogLong,
   isRetryDue,
   loggedPosition,
+  needsRewriting,
   readConsumerLog,
   rewriteConsumerLog,
 } from "../consumers/consumer-log.ts";
@@ -28,6 +28,7 @@ import {
   compareTotals,
   lackingOfApps,
   learnTotals,
+  noteUnstored,
   publishUnstored,
   shouldDivideAnew,
   unstoredCount,
@@ -51,7 +52,10 @@ export function recallConsumers(directory: string): void {
   // The texts of a million consumers are no use to anybody after this.
   collectAll();
   if (found === undefined) return;
-  writeState({ ...state, ...found });
+  const { epoch, position, lacks } = found;
+  // The control plane sends everything to a gateway that does not say where it is.
+  if (lacks === 0) writeState({ ...state, epoch, position });
+  else noteUnstored(lacks);
   const { count = 0, unstored = 0 } = heldConsumers() ?? {};
   ngx.log(ngx.NOTICE, "sluice: starts with ", string.format("%.0f", count), " consumers");
   if (unstored > 0) reportFull(unstored);
@@ -103,9 +107,9 @@ function reportFull(unstored: number): void {
     ngx.ERR,
     "sluice: lua_shared_dict sluice_consumers is full: ",
     string.format("%.0f", unstored),
-    " consumers found no room, and have the default plan here. They belong to these apps: ",
-    apps.join(", "),
-    ". Make the dict larger, and restart nginx",
+    " consumers found no room, and have the default plan here. ",
+    apps.length === 0 ? "" : `They belong to these apps: ${apps.join(", ")}. `,
+    "Make the dict larger, and restart nginx",
   );
 }
 
@@ -127,8 +131,7 @@ let news: GatewayMessage | undefined;
 export function maintainConsumers({ gatewayDir }: Settings, goesOn: (this: void) => boolean): void {
   if (consumersDict === undefined) return;
   flushConsumers(gatewayDir);
-  if (!goesOn()) return;
-  if (consumersState().phase === "cleaning") {
+  if (goesOn() && consumersState().phase === "cleaning") {
     besideRequests((pause) => deleteLeftOver(goesOn, pause));
     if (consumersState().phase === "complete") {
       compareTotals();
@@ -136,8 +139,11 @@ export function maintainConsumers({ gatewayDir }: Settings, goesOn: (this: void)
       news = answer();
     }
   }
-  if (isLogLong() && unstoredCount() === 0)
-    besideRequests((pause: Pause) => rewriteConsumerLog(gatewayDir, goesOn, pause));
+  const need = needsRewriting();
+  if (need === "now" || (need === "idle" && goesOn())) {
+    const goesOnWriting = need === "now" ? () => !ngx.worker.exiting() : goesOn;
+    besideRequests((pause: Pause) => rewriteConsumerLog(gatewayDir, goesOnWriting, pause));
+  }
 }
 
 /** Called in each turn of the owner. @returns what to ask the control plane for */

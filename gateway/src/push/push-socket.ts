@@ -252,10 +252,12 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
   // Of several snapshots that arrive while one is applied, only the newest is applied next: it includes the ones before it. A delta
   // follows the answer to the message before it; one that comes earlier does not fit, and the gateway says so.
   let newest: readonly string[] | undefined;
+  const isWaiting = () => closed || newest !== undefined;
   const runMaintenance = () => {
-    const isWaiting = () => closed || newest !== undefined;
     const [done, failure] = pcall(maintain, settings, isWaiting);
     if (!done) noteDefect("push", "what is held was not looked after", failure);
+  };
+  const lookAfterConsumers = () => {
     const [kept, why] = pcall(maintainConsumers, settings, () => !isWaiting() && !ngx.worker.exiting());
     if (!kept) noteDefect("push", "consumers were not looked after", why);
   };
@@ -268,6 +270,8 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
       newest = undefined;
       if (pieces !== undefined) takeMessage(pieces);
       else if (!closed) runMaintenance();
+      // In each turn: policies that change all the time must not keep the log of consumers from being written anew.
+      if (!closed) lookAfterConsumers();
     }
     isTaking = false;
     wake.post(1);

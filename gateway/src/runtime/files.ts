@@ -5,14 +5,13 @@ import { createPrivateFile } from "./system-calls.ts";
 interface File {
   read(format: "*a" | number): string | undefined;
   write(text: string): LuaMultiReturn<[written: unknown, failure: string | undefined]>;
-  seek(whence: "end"): number | undefined;
   close(): LuaMultiReturn<[closed: unknown, failure: string | undefined]>;
 }
 
 const open = io.open as unknown as (
   this: void,
   path: string,
-  mode: "rb" | "wb" | "r+b",
+  mode: "rb" | "wb",
 ) => LuaMultiReturn<[file: File | undefined, failure: string | undefined]>;
 
 /** Returns the whole text; if the file cannot be read, undefined and the reason. */
@@ -72,25 +71,6 @@ export function replaceFile(
   if (keepAs !== undefined) os.rename(path, keepAs);
   const [renamed, renameFailure] = os.rename(temporary, path);
   return renamed ? undefined : (renameFailure ?? "rename failed");
-}
-
-/**
- * Writes a text at the end of a file. If that fails, a part of it may be there. A file that is gone is not made again.
- *
- * @param bytes how long the file must be before
- * @returns the error message
- */
-export function appendToFile(path: string, text: string, bytes: number): string | undefined {
-  const [file, openFailure] = open(path, "r+b");
-  if (file === undefined) return openFailure ?? "it cannot be opened";
-  const length = file.seek("end") ?? 0;
-  if (length !== bytes) {
-    file.close();
-    return `${path} has ${string.format("%d", length)} bytes, and not ${string.format("%d", bytes)} as it was left`;
-  }
-  const [written, writeFailure] = file.write(text);
-  const [closed, closeFailure] = file.close();
-  return written && closed ? undefined : (writeFailure ?? closeFailure ?? "write failed");
 }
 
 /** @returns the error message */

@@ -19,10 +19,11 @@ const ffi = require("ffi") as {
     sluice_close(this: void, file: number): number;
     sluice_read(this: void, file: number, to: LuaTable<number, number>, bytes: number): CValue;
     sluice_lseek(this: void, file: number, offset: number, from: number): CValue;
+    sluice_write(this: void, file: number, text: string, bytes: number): CValue;
     sluice_fsync(this: void, file: number): number;
-    sluice_truncate(this: void, path: string, bytes: number): number;
+    sluice_ftruncate(this: void, file: number, bytes: number): number;
     sluice_sync_file_range(this: void, file: number, from: number, bytes: number, flags: number): number;
-    sluice_chmod(this: void, path: string, mode: number): number;
+    sluice_fchmod(this: void, file: number, mode: number): number;
     sluice_access(this: void, path: string, what: number): number;
     sluice_geteuid(this: void): number;
     /** Returns a null pointer, which is equal to nil, if no account has the id. */
@@ -37,10 +38,11 @@ ffi.cdef(`
   int sluice_close(int file) asm("close");
   intptr_t sluice_read(int file, void *to, size_t bytes) asm("read");
   intptr_t sluice_lseek(int file, intptr_t offset, int from) asm("lseek");
+  intptr_t sluice_write(int file, const char *text, size_t bytes) asm("write");
   int sluice_fsync(int file) asm("fsync");
-  int sluice_truncate(const char *path, intptr_t bytes) asm("truncate");
+  int sluice_ftruncate(int file, intptr_t bytes) asm("ftruncate");
   int sluice_sync_file_range(int file, int64_t from, int64_t bytes, unsigned int flags) asm("sync_file_range");
-  int sluice_chmod(const char *path, unsigned int mode) asm("chmod");
+  int sluice_fchmod(int file, unsigned int mode) asm("fchmod");
   int sluice_access(const char *path, int what) asm("access");
   unsigned int sluice_geteuid(void) asm("geteuid");
   void *sluice_getpwuid(unsigned int uid) asm("getpwuid");
@@ -52,7 +54,8 @@ const createAnew = ffi.os === "Linux" ? 0x1 + 0x40 + 0x80 : 0x1 + 0x200 + 0x800;
 /** O_RDONLY, O_NONBLOCK and O_NOFOLLOW: the open does not wait for a pipe, and does not follow a symbolic link. */
 const noFollow = ffi.os !== "Linux" ? 0x100 : ffi.arch === "arm" || ffi.arch === "arm64" ? 0x8000 : 0x20000;
 const readAtOnce = noFollow + (ffi.os === "Linux" ? 0x800 : 0x4);
-const readOnly = 0;
+/** The same with O_WRONLY. */
+const writeAtOnce = readAtOnce + 0x1;
 /** SEEK_END. */
 const fromEnd = 2;
 const readBytes = 65536;
@@ -147,9 +150,51 @@ export function openOwnFile(path: string): LuaMultiReturn<[file: OpenFile | unde
   return $multi({ read, close: () => void ffi.C.sluice_close(file) }, undefined);
 }
 
-/** Cuts the end of a file off. @returns the error message */
+/**
+ * Writes a text at the end of a file of Sluice's own, completely or not at all. A file that is gone is not made again.
+ *
+ * @param bytes how long the file must be before
+ * @returns the error message
+ */
+export function appendToFile(path: string, text: string, bytes: number): string | undefined {
+  return withOwnFile(path, writeAtOnce, (file) => {
+    const length = tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1;
+    if (length !== bytes) {
+      return `${path} has ${string.format("%d", length)} bytes, and not ${string.format("%d", bytes)} as it was left`;
+    }
+    let rest = text;
+    while (rest !== "") {
+      const written = tonumber(ffi.C.sluice_write(file, rest, rest.length)) ?? -1;
+      if (written <= 0) {
+        const failure = lastFailure();
+        ffi.C.sluice_ftruncate(file, bytes);
+        return failure;
+      }
+      rest = string.sub(rest, written + 1);
+    }
+    return undefined;
+  });
+}
+
+/** Cuts off the end of a file of Sluice's own. @returns the error message; a file that is shorter is an error too */
 export function truncateFile(path: string, bytes: number): string | undefined {
-  return ffi.C.sluice_truncate(path, bytes) === 0 ? undefined : lastFailure();
+  return withOwnFile(path, writeAtOnce, (file) => {
+    if ((tonumber(ffi.C.sluice_lseek(file, 0, fromEnd)) ?? -1) < bytes) return `it has less than ${bytes} bytes`;
+    return ffi.C.sluice_ftruncate(file, bytes) === 0 ? undefined : lastFailure();
+  });
+}
+
+/** Opens a file of Sluice's own, which may have been replaced by anything, and closes it afterwards. @returns the error message */
+function withOwnFile(
+  path: string,
+  flags: number,
+  use: (this: void, file: number) => string | undefined,
+): string | undefined {
+  const file = ffi.C.sluice_open(path, flags, ffi.cast("int", 0));
+  if (file < 0) return lastFailure();
+  const failure = use(file);
+  ffi.C.sluice_close(file);
+  return failure;
 }
 
 /** SYNC_FILE_RANGE_WRITE. */
@@ -160,11 +205,11 @@ const beginWriting = 2;
  * nothing if the system cannot do this.
  */
 export function beginFlush(path: string): void {
-  const file = ffi.C.sluice_open(path, readOnly, ffi.cast("int", 0));
-  if (file < 0) return;
-  // Only Linux has this call, and not under this name on every processor.
-  pcall(() => ffi.C.sluice_sync_file_range(file, 0, 0, beginWriting));
-  ffi.C.sluice_close(file);
+  withOwnFile(path, readAtOnce, (file) => {
+    // Only Linux has this call, and not under this name on every processor.
+    pcall(() => ffi.C.sluice_sync_file_range(file, 0, 0, beginWriting));
+    return undefined;
+  });
 }
 
 /**
@@ -173,17 +218,15 @@ export function beginFlush(path: string): void {
  * @returns the error message
  */
 export function flushToDisk(path: string): string | undefined {
-  const file = ffi.C.sluice_open(path, readOnly, ffi.cast("int", 0));
-  if (file < 0) return lastFailure();
-  const failure = ffi.C.sluice_fsync(file) === 0 ? undefined : lastFailure();
-  ffi.C.sluice_close(file);
-  return failure;
+  return withOwnFile(path, readAtOnce, (file) => (ffi.C.sluice_fsync(file) === 0 ? undefined : lastFailure()));
 }
 
 /** Removes the rights to a file from everybody but its owner. @returns the error message; a missing file is no error */
 export function closeToOthers(path: string): string | undefined {
-  if (ffi.C.sluice_chmod(path, ownersAlone) === 0 || ffi.errno() === noSuchFile) return undefined;
-  return lastFailure();
+  const failure = withOwnFile(path, readAtOnce, (file) =>
+    ffi.C.sluice_fchmod(file, ownersAlone) === 0 ? undefined : lastFailure(),
+  );
+  return ffi.errno() === noSuchFile ? undefined : failure;
 }
 
 /** @returns why this process cannot create files in the directory; undefined: it can */

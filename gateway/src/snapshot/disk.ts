@@ -8,12 +8,12 @@ import { type EntryText, entriesChange, readFrame } from "../../../limiter/src/p
 import { type PreparedChange, prepareChange } from "../../../limiter/src/state/change.ts";
 import { isSamePosition, nowhere, type Position } from "../../../limiter/src/state/policy-state.ts";
 import { runUntilDone } from "../runtime/background.ts";
-import { appendToFile, removeFile, replaceFile } from "../runtime/files.ts";
+import { removeFile, replaceFile } from "../runtime/files.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";
 import { addSafely, stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import { beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
+import { appendToFile, beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
 import { currentState } from "./current.ts";
 import { blockPieces, readLog } from "./policy-log.ts";
 import { addPart, endText, json, noText } from "./text.ts";
