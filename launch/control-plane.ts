@@ -9,11 +9,13 @@ import { Processes } from "./processes.ts";
 import { controlUrlHere, untilAnswers } from "./readiness.ts";
 import { readSettingsAloud } from "./settings.ts";
 import { fail, say } from "./step.mjs";
+import { becomeOwner } from "./worker-account.ts";
 
 try {
   const settings = readSettingsAloud(process.env);
   const wanted = process.argv.slice(2);
   if (wanted.length > 0) {
+    await becomeOwner(settings.dataDir, []);
     const { command, args, env } = controlPlane(settings, undefined);
     process.exit(spawnSync(command, [...args, ...wanted], { env, stdio: "inherit" }).status ?? 1);
   }
@@ -21,6 +23,7 @@ try {
   // The control plane loads the gateways' scripts into Redis, and the gateway's build makes them.
   if (settings.redisUrl !== undefined) await requireGatewayBuild();
   await requireConsoleBuild();
+  await becomeOwner(settings.dataDir, controlPorts(settings));
   const processes = new Processes();
   processes.start(controlPlane(settings, shareGatewayToken(settings)));
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);

@@ -38,7 +38,8 @@ export function shareGatewayToken(settings: Settings): string | undefined {
   const draft = `${file}.${process.pid}`;
   try {
     mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(draft, `${randomBytes(32).toString("base64url")}\n`, { mode: 0o600 });
+    rmSync(draft, { force: true });
+    writeFileSync(draft, `${randomBytes(32).toString("base64url")}\n`, { mode: 0o600, flag: "wx" });
     // Unlike a rename, a link never replaces a token that another control plane has made meanwhile.
     linkSync(draft, file);
   } catch (error) {

@@ -12,11 +12,14 @@ import { readSettings, readSettingsAloud, type Settings } from "./settings.ts";
 import { requireFreeSocket } from "./socket-file.ts";
 import { fail, SetupError, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
+import { becomeOwner, giveUpRoot } from "./worker-account.ts";
 
 try {
   const [option] = process.argv.slice(2);
   if (option === "--print-config") {
     const settings = readSettings(process.env);
+    const line = giveUpRoot(settings.dataDir);
+    if (line !== undefined) process.stderr.write(`sluice: ${line}\n`);
     process.stdout.write(renderNginxConfig(settings, requireNginx(settings.nginx)));
     // These lines go to standard error, because the configuration on standard output may be redirected to a file.
     for (const line of beforeRunning(settings)) process.stderr.write(`sluice: ${line}\n`);
@@ -31,10 +34,11 @@ try {
 
 async function start(settings: Settings): Promise<void> {
   await requireFreePorts(gatewayPorts(settings));
-  await requireFreeSocket(settings.checkSocket);
   await requireSystemPackages("run", settings.nginx);
   const nginx = requireNginx(settings.nginx);
   await requireGatewayBuild();
+  await becomeOwner(settings.dataDir, gatewayPorts(settings));
+  await requireFreeSocket(settings.checkSocket);
   const token = await requireGatewayToken(settings);
 
   const processes = new Processes();

@@ -8,7 +8,9 @@ export function keepFile(file: string, text: string, mode = 0o644): void {
   if (textOf(file) === text) return;
   const draft = `${file}.${process.pid}`;
   try {
-    writeFileSync(draft, text, { mode });
+    // A draft that a killed start has left, or anything else, is not written to.
+    rmSync(draft, { force: true });
+    writeFileSync(draft, text, { mode, flag: "wx" });
     renameSync(draft, file);
   } catch (error) {
     rmSync(draft, { force: true });
@@ -29,6 +31,10 @@ export function whyNot(error: unknown): string {
     case "EACCES":
     case "EPERM":
       return "this user may not";
+    case "ELOOP":
+      return "it is a symbolic link";
+    case "ENOTDIR":
+      return "it is not a directory, or is reached by a link";
     default:
       return code ?? message;
   }

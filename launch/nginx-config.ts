@@ -1,14 +1,19 @@
 // Renders nginx.conf. The file is a readable example with ${NAME}s for what differs between machines. Rendering keeps the
 // line numbers, so that nginx's messages refer to the right lines of the original.
 import {
-  chmodSync,
-  chownSync,
   closeSync,
+  constants,
   existsSync,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  realpathSync,
+  type Stats,
   statSync,
 } from "node:fs";
 import { isIPv4, isIPv6 } from "node:net";
@@ -118,14 +123,16 @@ export function writeGatewayFiles(settings: Settings, nginx: Nginx): GatewayFile
   const { dataDir, gatewayDir } = settings;
   // The control plane keeps its secrets in the data dir.
   makeDirectory(dataDir, 0o700);
+  const account = workerAccount(dataDir);
   makeDirectory(gatewayDir);
   const snapshotDir = workersDir(settings);
-  makeDirectory(snapshotDir);
-  const account = workerAccount(dataDir);
   if (account !== undefined) {
-    const { uid, gid } = account.isUnprivileged ? { uid: 0, gid: 0 } : account;
-    chownSync(gatewayDir, uid, gid);
-    chownSync(snapshotDir, account.uid, account.gid);
+    withOwn(gatewayDir, constants.O_DIRECTORY, (file) => fchownSync(file, 0, 0));
+    refuseFilesOfOthers(gatewayDir);
+  }
+  makeDirectory(snapshotDir);
+  if (account !== undefined) {
+    withOwn(snapshotDir, constants.O_DIRECTORY, (file) => fchownSync(file, account.uid, account.gid));
   }
   if (account?.isUnprivileged === true) openTheWayTo(settings);
   if (account?.warning !== undefined) say(account.warning);
@@ -144,13 +151,46 @@ export function errorLogOf({ gatewayDir }: Settings): string {
  * is not a file, such as a pipe, it is left as the operator chose.
  */
 function closeErrorLog(file: string): void {
-  const about = statSync(file, { throwIfNoEntry: false });
+  const about = lstatSync(file, { throwIfNoEntry: false });
   if (about !== undefined && !about.isFile()) return;
+  withOwn(file, constants.O_WRONLY | constants.O_CREAT, closeToOthers);
+}
+
+/**
+ * Opens a file or directory and closes it afterwards. What is done to it is done by its descriptor, and a link in its place is not
+ * followed: root must not change what another account has put there.
+ *
+ * @throws SetupError if it cannot be opened
+ */
+function withOwn(path: string, flags: number, use: (file: number) => void, mayBeGone = false): void {
   try {
-    closeSync(openSync(file, "a", 0o600));
-    closeToOthers(file);
+    const file = openSync(path, flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600);
+    try {
+      use(file);
+    } finally {
+      closeSync(file);
+    }
   } catch (error) {
-    throw new SetupError(`cannot write ${file}: ${whyNot(error)}`);
+    if (mayBeGone && (error as NodeJS.ErrnoException).code === "ENOENT") return;
+    throw new SetupError(`cannot write ${path}: ${whyNot(error)}`);
+  }
+}
+
+/**
+ * The gateway's directory may have belonged to another account before. nginx, as root, follows the links and writes to the files that it
+ * finds there.
+ *
+ * @throws SetupError that names such a file
+ */
+function refuseFilesOfOthers(gatewayDir: string): void {
+  for (const name of readdirSync(gatewayDir)) {
+    const file = join(gatewayDir, name);
+    const about = lstatSync(file);
+    if (about.isDirectory() || (about.uid === 0 && about.nlink === 1)) continue;
+    const got = about.uid === 0 ? `one with ${about.nlink} names` : `one of uid ${about.uid}`;
+    throw new SetupError(
+      `${file}: expected a file of root with one name, because root starts nginx, got ${got}: remove it`,
+    );
   }
 }
 
@@ -166,17 +206,21 @@ function makeDirectory(directory: string, mode = 0o777): void {
 function openTheWayTo(settings: Settings): void {
   const { dataDir, gatewayDir } = settings;
   for (const entry of readdirSync(dataDir, { withFileTypes: true })) {
-    if (entry.isFile()) closeToOthers(join(dataDir, entry.name));
+    // The file may be gone already: SQLite makes and removes files beside the database as it works.
+    if (entry.isFile()) withOwn(join(dataDir, entry.name), constants.O_RDONLY, closeToOthers, true);
   }
-  chmodSync(dataDir, (statSync(dataDir).mode & 0o7777) | 0o011);
-  chmodSync(gatewayDir, 0o711);
-  chmodSync(workersDir(settings), 0o700);
+  withOwn(realpathSync(dataDir), constants.O_DIRECTORY, (file) => fchmodSync(file, modeOf(fstatSync(file)) | 0o011));
+  withOwn(gatewayDir, constants.O_DIRECTORY, (file) => fchmodSync(file, 0o711));
+  withOwn(workersDir(settings), constants.O_DIRECTORY, (file) => fchmodSync(file, 0o700));
 }
 
-function closeToOthers(file: string): void {
-  // The file may be gone already: SQLite makes and removes files beside the database as it works.
-  const mode = statSync(file, { throwIfNoEntry: false })?.mode;
-  if (mode !== undefined && (mode & 0o077) !== 0) chmodSync(file, mode & 0o700);
+function closeToOthers(file: number): void {
+  const mode = modeOf(fstatSync(file));
+  if ((mode & 0o077) !== 0) fchmodSync(file, mode & 0o700);
+}
+
+function modeOf({ mode }: Stats): number {
+  return mode & 0o7777;
 }
 
 /** Without this directive, nginx would choose an account itself when root starts it. */

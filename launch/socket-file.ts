@@ -1,6 +1,6 @@
 // The file of the unix socket at which the check API is answered. nginx removes it when it ends, but not when it is killed, and then
 // cannot start again.
-import { rmSync, statSync } from "node:fs";
+import { lstatSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { SetupError } from "./step.mjs";
 
@@ -11,7 +11,7 @@ import { SetupError } from "./step.mjs";
  */
 export async function requireFreeSocket(path: string | undefined): Promise<void> {
   if (path === undefined) return;
-  const about = statSync(path, { throwIfNoEntry: false });
+  const about = lstatSync(path, { throwIfNoEntry: false });
   if (about === undefined) return;
   if (!about.isSocket()) {
     throw new SetupError(

@@ -20,6 +20,7 @@ import { readSettingsAloud, type Settings } from "./settings.ts";
 import { requireFreeSocket } from "./socket-file.ts";
 import { fail, say } from "./step.mjs";
 import { requireSystemPackages } from "./system-packages.ts";
+import { becomeOwner } from "./worker-account.ts";
 
 try {
   await start(readSettingsAloud(process.env));
@@ -29,16 +30,14 @@ try {
 
 async function start(settings: Settings): Promise<void> {
   const withDemo = settings.upstream === undefined && settings.role === "gateway";
-  await requireFreePorts([
-    ...gatewayPorts(settings),
-    ...controlPorts(settings),
-    ...(withDemo ? upstreamPorts(settings) : []),
-  ]);
-  await requireFreeSocket(settings.checkSocket);
+  const ports = [...gatewayPorts(settings), ...controlPorts(settings), ...(withDemo ? upstreamPorts(settings) : [])];
+  await requireFreePorts(ports);
   await requireSystemPackages("run", settings.nginx);
   const nginx = requireNginx(settings.nginx);
   await requireGatewayBuild();
   await requireConsoleBuild();
+  await becomeOwner(settings.dataDir, ports);
+  await requireFreeSocket(settings.checkSocket);
 
   const processes = new Processes();
   let firstAdminToken: string | undefined;

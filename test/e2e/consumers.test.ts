@@ -1,11 +1,25 @@
 // Consumers in two real gateways: a change is in force everywhere within a second, and a gateway that starts alone knows them all.
 
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  lchownSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
 import { Plane, startGatewayOf } from "../fixtures/servers/plane.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -37,6 +51,20 @@ function longOnes(quota: number): string {
   return Array.from({ length: 3_000 }, (_, i) => JSON.stringify({ id: `long-${i}`, plan: "pro", overrides })).join(
     "\n",
   );
+}
+
+/** Returns whether a process that this one has started has the file open. */
+function childHasOpen(path: string): boolean {
+  const childrenOf = (thread: string) => readFileSync(`/proc/self/task/${thread}/children`, "utf8").trim().split(" ");
+  const children = readdirSync("/proc/self/task").flatMap(childrenOf);
+  return children.some((pid) => {
+    try {
+      return readdirSync(`/proc/${pid}/fd`).some((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`) === path);
+    } catch {
+      // It, or the descriptor, is gone again.
+      return false;
+    }
+  });
 }
 
 /** @param acked how many of the gateways have room for all */
@@ -151,6 +179,52 @@ describe("a gateway", () => {
     await plane.call("DELETE", "/apps/default/consumers/after?wait=30s");
     expect(await limits("after")).toEqual([10, 10]);
   });
+
+  it.skipIf(process.getuid?.() !== 0)(
+    "that root starts changes no file that the workers' account puts in the log's place while it is read",
+    async () => {
+      const [gateway] = gateways as [LoneGateway];
+      const log = join(gateway.snapshotDir, "consumers.log");
+      const ofRoot = makeMemoryDir("of-root");
+      const secret = join(ofRoot, "secret");
+      writeFileSync(secret, "s".repeat(6_756), { mode: 0o600 });
+      const { uid, gid } = statSync(gateway.snapshotDir);
+      let isStarted = false;
+      const restarted = gateway
+        .restart(() => {
+          // To read the end takes a while, and what comes before it is used.
+          const header = JSON.stringify({ epoch: "e", from: 1, to: 2, bytes: 60_000_000, sha256: "0" });
+          appendFileSync(log, header.padEnd(384));
+          appendFileSync(log, Buffer.alloc(60_000_000));
+        })
+        .finally(() => {
+          isStarted = true;
+        });
+      let isSwapped = false;
+      while (!isStarted && !isSwapped) {
+        if (!childHasOpen(log)) {
+          await setImmediate();
+          continue;
+        }
+        renameSync(log, `${log}.moved`);
+        symlinkSync(secret, log);
+        lchownSync(log, uid, gid);
+        isSwapped = true;
+      }
+      await restarted;
+      expect(isSwapped).toBe(true);
+      expect(gateway.log).toContain(`${log} is damaged after `);
+      expect(readFileSync(secret, "utf8")).toBe("s".repeat(6_756));
+      expect(statSync(secret)).toMatchObject({ uid: 0, mode: 0o100600 });
+      // Nor do the workers, who could not anyway: they get everything again.
+      rmSync(log);
+      await until("both gateways are connected", async () => (await plane.gatewaysHere()) === 2);
+      await put("swapped", { plan: "pro" });
+      expect(await limits("swapped")).toEqual([1_000, 1_000]);
+      expect(readFileSync(secret, "utf8")).toBe("s".repeat(6_756));
+      removeMemoryDir(ofRoot);
+    },
+  );
 
   it("without memory for consumers gives all the default plan, and says what is missing", async () => {
     const gateway = await LoneGateway.start({

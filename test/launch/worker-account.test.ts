@@ -1,5 +1,15 @@
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -82,18 +92,48 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
     expect(modeOf(dataDir)).toBe("700");
   });
 
-  it("of the data dir's owner if that is not root", () => {
-    const closed = temporaryDir();
-    chmodSync(closed, 0o711);
-    const dataDir = join(closed, "data");
-    mkdirSync(dataDir, { mode: 0o700 });
-    const owner = spawnSync("chown", ["nobody", dataDir]);
-    expect(owner.status).toBe(0);
-    const { config, snapshotDir, said } = writeFiles(dataDir);
-    expect(readFileSync(config, "utf8")).toMatch(/\nuser nobody \w+;\n/);
-    expect(snapshotDir).toBe(join(config, "../workers"));
-    expect(statSync(snapshotDir).uid).toBe(statSync(dataDir).uid);
-    expect(said).toEqual([]);
-    expect(modeOf(dataDir)).toBe("700");
+  it("only where no other account can replace what root writes", () => {
+    const open = temporaryDir();
+    chmodSync(open, 0o777);
+    const ofNobody = temporaryDir();
+    spawnSync("chown", ["nobody", ofNobody]);
+    const linked = temporaryDir();
+    symlinkSync(ofNobody, join(linked, "data"));
+    for (const [dataDir, reason] of [
+      [join(open, "data"), `everybody may write to ${open} (chmod go-w ${open})`],
+      [ofNobody, `got ${ofNobody} of nobody`],
+      [join(ofNobody, "data"), `got ${ofNobody} of nobody`],
+      [join(linked, "data"), `got ${ofNobody} of nobody`],
+      [join(linked, "data/below/it"), `got ${ofNobody} of nobody`],
+    ] as const) {
+      expect(() => workerAccount(dataDir), dataDir).toThrow(reason);
+    }
+    // As in /tmp, others may make files there, and replace none of root's.
+    chmodSync(open, 0o1777);
+    expect(workerAccount(join(open, "data"))).toBeDefined();
+  });
+
+  it("only if what root and nginx write to in the gateway's directory is no link, and nobody else's file", () => {
+    const dataDir = temporaryDir();
+    const { config } = writeFiles(dataDir);
+    const secret = join(temporaryDir(), "secret");
+    writeFileSync(secret, "secret", { mode: 0o600 });
+    const gatewayDir = join(config, "..");
+    const log = join(gatewayDir, "error.log");
+    const replaced: Record<string, () => void> = {
+      "a link": () => symlinkSync(secret, log),
+      "another name": () => linkSync(secret, log),
+      "a file": () => writeFileSync(log, ""),
+    };
+    for (const [what, replace] of Object.entries(replaced)) {
+      rmSync(log);
+      replace();
+      if (what !== "another name") spawnSync("chown", ["-h", "nobody", log]);
+      expect(() => writeFiles(dataDir), what).toThrow(`${log}: expected a file of root with one name`);
+    }
+    rmSync(gatewayDir, { recursive: true });
+    symlinkSync(join(secret, ".."), gatewayDir);
+    expect(() => writeFiles(dataDir)).toThrow(`cannot write ${gatewayDir}`);
+    expect([readFileSync(secret, "utf8"), modeOf(secret), statSync(secret).uid]).toEqual(["secret", "600", 0]);
   });
 });
