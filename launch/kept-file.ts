@@ -1,6 +1,6 @@
 // Writes files at a start: only if their content changes, and completely or not at all. So a full disk does not prevent a
 // start with existing files, and never empties a file that is needed.
-import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { SetupError } from "./step.mjs";
 
 /** @throws SetupError that says which file could not be written, and why */
@@ -15,6 +15,15 @@ export function keepFile(file: string, text: string, mode = 0o644): void {
   } catch (error) {
     rmSync(draft, { force: true });
     throw new SetupError(`cannot write ${file}: ${whyNot(error)}`);
+  }
+}
+
+/** @throws SetupError if it cannot be made; one that is there already is no error */
+export function makeDirectory(directory: string, mode = 0o777): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode });
+  } catch (error) {
+    throw new SetupError(`cannot make the directory ${directory}: ${whyNot(error)}`);
   }
 }
 

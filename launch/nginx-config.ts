@@ -8,7 +8,6 @@ import {
   fchownSync,
   fstatSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -19,7 +18,7 @@ import {
 import { isIPv4, isIPv6 } from "node:net";
 import { join } from "node:path";
 import { gatewayDist } from "./gateway-build.ts";
-import { keepFile, whyNot } from "./kept-file.ts";
+import { keepFile, makeDirectory, whyNot } from "./kept-file.ts";
 import type { Nginx } from "./nginx-binary.ts";
 import { projectDir, type Settings } from "./settings.ts";
 import { SetupError, say } from "./step.mjs";
@@ -191,14 +190,6 @@ function refuseFilesOfOthers(gatewayDir: string): void {
     throw new SetupError(
       `${file}: expected a file of root with one name, because root starts nginx, got ${got}: remove it`,
     );
-  }
-}
-
-function makeDirectory(directory: string, mode = 0o777): void {
-  try {
-    mkdirSync(directory, { recursive: true, mode });
-  } catch (error) {
-    throw new SetupError(`cannot make the directory ${directory}: ${whyNot(error)}`);
   }
 }
 

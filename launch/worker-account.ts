@@ -1,8 +1,9 @@
 // Chooses the accounts that everything runs as if root starts it. nginx's workers read what strangers send. So they get an account
 // that owns only the directory of the snapshot, and neither the control plane's files nor nginx.conf. And root writes nothing to a
 // place that another account could replace by a link: if the data dir is in such a place, everything runs as that account.
-import { lstatSync, mkdirSync, readFileSync, readlinkSync, realpathSync, type Stats, statSync } from "node:fs";
+import { lstatSync, readFileSync, readlinkSync, realpathSync, type Stats, statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { makeDirectory } from "./kept-file.ts";
 import { requireFreePorts, type WantedPort } from "./ports.ts";
 import { SetupError, say } from "./step.mjs";
 
@@ -30,7 +31,7 @@ export async function becomeOwner(dataDir: string, ports: readonly WantedPort[])
   let line = giveUpRoot(dataDir);
   if (line === undefined && process.getuid?.() === 0) {
     // Until it is there, somebody else may make it, in a directory like /tmp.
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeDirectory(dataDir, 0o700);
     line = giveUpRoot(dataDir);
   }
   if (line === undefined) return;
