@@ -17,11 +17,13 @@ export interface ShownKey extends Bounds {
 
 /** @param key of the policy @param mayChange whether the reader may change the policy */
 export function showKeys(keys: readonly [string, Bounds][], key: readonly KeyPart[], mayChange: boolean): ShownKey[] {
-  const isHidden = key.map((part) => !mayChange && holdsCredential(part));
+  // A key part that the policy does not have tells nothing, so its value is hidden too.
+  const isHidden = (value: string, part: KeyPart | undefined) =>
+    !mayChange && (part === undefined || holdsCredential(part, value));
   return keys.map(([encoded, bounds]) => {
     const values = decodeKeyValues(encoded);
     if (values === undefined) return { hash: encoded, ...bounds };
-    return { key: values.map((value, i) => (isHidden[i] ? hidden(value) : value)), ...bounds };
+    return { key: values.map((value, i) => (isHidden(value, key[i]) ? hidden(value) : value)), ...bounds };
   });
 }
 

@@ -17,7 +17,7 @@ export function keyOfRequest({ policy }: CompiledPolicy): readonly string[] {
 
 /** Returns digits that tell credentials from each other and are of no other use; undefined if the part holds none. */
 export function digestOf(part: KeyPart, value: string): string | undefined {
-  return holdsCredential(part) ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}` : undefined;
+  return holdsCredential(part, value) ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}` : undefined;
 }
 
 /** Returns the values in one word, percent-encoded and joined by commas; "-" for a key without parts. */

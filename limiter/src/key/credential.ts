@@ -1,9 +1,10 @@
-// Which parts of a key usually hold a credential of the client, so that logs and people who only look on do not get its values.
+// Which values of keys may be a credential of the client, or carry one, so that logs and people who only look on do not get them. The name
+// of a part tells, and so does a value: a URL or a query string has arguments with names of their own, and a JWT has its beginning.
 
-import type { KeyPart } from "./key-part.ts";
+import { isWordCode, type KeyPart } from "./key-part.ts";
 
-/** Lower-case words in names of headers, arguments, form fields, claims and variables. An nginx variable has the name of its header or cookie in it. */
-const words = [
+/** Lower-case texts in names of headers, arguments, form fields, claims and variables. An nginx variable has the name of its header or cookie in it. */
+const texts = [
   "auth",
   "key",
   "token",
@@ -16,15 +17,87 @@ const words = [
   "signature",
   "jwt",
   "bearer",
+  "saml",
 ];
-const wholeNames = ["sid", "sig"];
+/** Words of a name, between "-", "_" and ".", that are too short to be looked for anywhere. */
+const words = ["sid", "sig", "otp", "pin"];
+/** A name that ends with such a word is of a whole URL, with its arguments. */
+const urls = ["uri", "url", "referer", "referrer"];
+/** Variables with the path alone, which is what `path` has. */
+const paths = ["uri", "document_uri"];
+/** Variables with the whole query string, and more. */
+const queries = ["args", "query_string", "request", "request_body"];
+/** A value with more may cost too much to look through, and counts as a credential. */
+const mostArguments = 50;
 
-export function holdsCredential(part: KeyPart): boolean {
+/** @param value what a request has for the part */
+export function holdsCredential(part: KeyPart, value: string): boolean {
   if (part.source === "cookie") return true;
-  if (!("name" in part) || part.source === "const") return false;
-  const name = part.name.toLowerCase();
-  for (const word of words) {
-    if (name.indexOf(word) >= 0) return true;
+  if (part.source === "const") return false;
+  if ("name" in part) {
+    const name = part.name.toLowerCase();
+    const isVariable = part.source === "var";
+    if (isVariable && queries.includes(name)) return true;
+    if (urls.includes(name.slice(lastWordAt(name))) && !(isVariable && paths.includes(name))) return true;
+    if (isOfCredential(name)) return true;
   }
-  return wholeNames.includes(name);
+  return hasJwt(value) || hasUserInfo(value) || hasCredentialArgument(value);
 }
+
+/** @param name in lower case */
+function isOfCredential(name: string): boolean {
+  for (const text of texts) {
+    if (name.indexOf(text) >= 0) return true;
+  }
+  for (let end = name.length; end > 0; ) {
+    const begin = lastWordAt(name, end);
+    if (words.includes(name.slice(begin, end))) return true;
+    end = begin - 1;
+  }
+  return false;
+}
+
+/** Returns where the last word before a place begins. */
+function lastWordAt(name: string, end = name.length): number {
+  for (let at = end; at > 0; at--) {
+    const code = name.charCodeAt(at - 1);
+    if (code === hyphen || code === underscore || code === dot) return at;
+  }
+  return 0;
+}
+
+/** A header of a JWT is JSON that begins with {", in base64. */
+function hasJwt(value: string): boolean {
+  const at = value.indexOf("eyJ");
+  return at >= 0 && value.indexOf(".", at) >= 0;
+}
+
+/** As in https://ann:secret@example.com/. */
+function hasUserInfo(value: string): boolean {
+  const at = value.indexOf("://");
+  if (at < 0) return false;
+  const rest = value.slice(at + 3);
+  const slash = rest.indexOf("/");
+  return (slash < 0 ? rest : rest.slice(0, slash)).indexOf("@") >= 0;
+}
+
+/** Returns whether the value has an argument such as token=… in it, of a URL, of a path or of another URL within an argument. */
+function hasCredentialArgument(value: string): boolean {
+  if (value.indexOf("=") < 0 && value.indexOf("%3") < 0) return false;
+  let begin = 0;
+  let found = 0;
+  for (let at = 0; at < value.length; at++) {
+    const code = value.charCodeAt(at);
+    const isPercent3d = code === percent && value.slice(at, at + 3).toLowerCase() === "%3d";
+    if (code === equals || isPercent3d) {
+      found += 1;
+      if (found > mostArguments || isOfCredential(value.slice(begin, at).toLowerCase())) return true;
+      begin = at + 1;
+    } else if (!isWordCode(code) && code !== hyphen && code !== dot) {
+      begin = at + 1;
+    }
+  }
+  return false;
+}
+
+const [hyphen, dot, underscore, equals, percent] = [45, 46, 95, 61, 37];

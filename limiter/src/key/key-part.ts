@@ -91,6 +91,6 @@ function isVariableName(name: string): boolean {
   return true;
 }
 
-function isWordCode(code: number): boolean {
+export function isWordCode(code: number): boolean {
   return (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122) || code === 95;
 }

@@ -122,6 +122,9 @@ describe("shown keys", () => {
     ["var:http_authorization"],
     ["var:cookie_user"],
     ["var:arg_pwd"],
+    ["var:args"],
+    ["var:arg_sid"],
+    ["header:referer"],
   ])("of %s are hidden from those who may not change the policy", (part) => {
     expect(shown(part, false)).toEqual([expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
     expect(shown(part, true)).toEqual(["secret"]);

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import { type KeyPart, parseKeyPart } from "../../../limiter/src/key/key-part.ts";
 
-const holds = (text: string) => holdsCredential(parseKeyPart(text) as KeyPart);
+const holds = (text: string, value = "ann") => holdsCredential(parseKeyPart(text) as KeyPart, value);
 
 describe("a part of a key", () => {
   it.each([
@@ -18,6 +18,18 @@ describe("a part of a key", () => {
     "var:arg_apikey",
     "jwt:session_id",
     "query:sig",
+    "var:args",
+    "var:query_string",
+    "var:request",
+    "var:request_uri",
+    "var:arg_sid",
+    "var:http_x_sid",
+    "var:arg_redirect_uri",
+    "var:http_referer",
+    "header:referer",
+    "header:x-original-url",
+    "query:otp",
+    "form:SAMLResponse",
   ])("%s holds a credential", (text) => expect(holds(text)).toBe(true));
 
   it.each([
@@ -30,6 +42,35 @@ describe("a part of a key", () => {
     "form:account",
     "jwt:sub",
     "var:server_name",
+    "var:uri",
+    "var:document_uri",
+    "query:inside",
+    "query:design",
     "const:token",
   ])("%s holds none", (text) => expect(holds(text)).toBe(false));
+
+  it.each([
+    "https://ann:secret@shop.test/",
+    "https://token@shop.test",
+    "/books?page=2&access_token=abc",
+    "/books;jsessionid=abc",
+    "page=2&sid=abc",
+    "to=https%3A%2F%2Fshop.test%2F%3Fapi_key%3Dabc",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln",
+    "a=".repeat(51),
+    "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln",
+  ])("with %s holds one, whatever it is called", (value) => {
+    for (const text of ["path", "header:x-user", "query:next", "jwt:sub", "var:uri"])
+      expect(holds(text, value), text).toBe(true);
+  });
+
+  it.each([
+    "https://shop.test/books?page=2",
+    "ann@shop.test",
+    "/books?page=2&size=3",
+    "key",
+    "a==",
+    "a=".repeat(49),
+    "eyJ",
+  ])("with %s holds none", (value) => expect(holds("header:x-user", value)).toBe(false));
 });

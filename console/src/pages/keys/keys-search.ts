@@ -27,9 +27,9 @@ declare module "@tanstack/history" {
 
 /** @param parts of the policy's key @returns where a link to the key has its values */
 export function linkTo(app: string, policy: string, parts: readonly string[], key: readonly string[]) {
-  const isSecret = parts.some((text) => {
+  const isSecret = parts.some((text, i) => {
     const part = parseKeyPart(text);
-    return part !== undefined && holdsCredential(part);
+    return part !== undefined && holdsCredential(part, key[i] ?? "");
   });
   return isSecret
     ? { to: "/keys" as const, search: { app, policy }, state: { countedKey: key } }
