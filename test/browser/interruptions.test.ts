@@ -202,3 +202,82 @@ it("the live chart goes on after an answer that was no stream", async () => {
   expect(refusals).toBeGreaterThan(1);
   await page.context().close();
 });
+
+/** Two tabs of one browser in which the operator is signed in, the first one with something that is not stored. */
+async function twoTabs(name: string): Promise<{ page: Page; other: Page }> {
+  const { page } = await editorOf(name);
+  await page.getByLabel("Description").fill("secret of the former person");
+  const other = await page.context().newPage();
+  await other.goto(`${system.controlUrl}/overview`);
+  await other.getByRole("button", { name: "Sign out" }).waitFor();
+  return { page, other };
+}
+
+/** The page with what is typed in it. */
+function everythingIn(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const fields = [...document.querySelectorAll<HTMLInputElement | HTMLTextAreaElement>("input, textarea")];
+    return document.body.innerHTML + fields.map(({ value }) => value).join("\n");
+  });
+}
+
+async function tokenOfEve(): Promise<string> {
+  const { status, body } = await system.api("POST", "/tokens", { name: "eve", app: "default", role: "viewer" });
+  expect(status).toBe(201);
+  return (JSON.parse(body) as { token: string }).token;
+}
+
+it("after a sign-out in another tab nothing of what was shown is left", async () => {
+  const { page, other } = await twoTabs("left");
+  await other.getByRole("button", { name: "Sign out" }).click();
+  for (const tab of [other, page]) {
+    await tab.getByLabel("Token").waitFor();
+    expect(await everythingIn(tab)).not.toContain("former person");
+    expect(await tab.getByRole("textbox", { name: "YAML" }).count()).toBe(0);
+  }
+  await page.context().close();
+});
+
+it("after somebody else has signed in in another tab, the page of the former person is gone", async () => {
+  const { page, other } = await twoTabs("replaced");
+  await other.goto(`${system.controlUrl}/sign-in`);
+  await other.getByLabel("Token").fill(await tokenOfEve());
+  await other.getByRole("button", { name: "Sign in" }).click();
+  await page.getByTitle("Signed in as default/eve").waitFor();
+  expect(await everythingIn(page)).not.toContain("former person");
+  await page.context().close();
+});
+
+it("after somebody else's session has come into the browser unheard, the page shows nothing of it and goes", async () => {
+  const { page } = await editorOf("unheard");
+  await page.getByLabel("Description").fill("secret of the former person");
+  const url = `${system.controlUrl}/api/v1/session`;
+  const signedIn = await page.context().request.post(url, { data: { token: await tokenOfEve() } });
+  expect(signedIn.status()).toBe(201);
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  await page.getByTitle("Signed in as default/eve").waitFor();
+  expect(await everythingIn(page)).not.toContain("former person");
+  expect(await stored("unheard")).not.toHaveProperty("description");
+  await page.context().close();
+});
+
+it("while a session has ended, nobody sees the page, and somebody else who signs in there gets one of their own", async () => {
+  const { page } = await editorOf("hidden");
+  const description = page.getByLabel("Description");
+  await description.fill("secret of the former person");
+  await page.context().clearCookies();
+  await page.getByRole("button", { name: "Save and enforce" }).click();
+  const dialog = page.getByRole("dialog", { name: "Your session has ended" });
+  await dialog.waitFor();
+  expect(await description.isVisible()).toBe(false);
+  expect(await everythingIn(page)).toContain("former person");
+  await dialog.getByRole("button", { name: "Later" }).click();
+  await dialog.waitFor({ state: "detached" });
+  expect(await description.isVisible()).toBe(false);
+  await page.getByRole("button", { name: "Sign in again" }).click();
+  await dialog.getByLabel("Token").fill(await tokenOfEve());
+  await dialog.getByRole("button", { name: "Sign in" }).click();
+  await page.getByTitle("Signed in as default/eve").waitFor();
+  expect(await everythingIn(page)).not.toContain("former person");
+  await page.context().close();
+});

@@ -23,6 +23,7 @@ export class RequestError extends Error {
 const sessionPath = "/api/v1/session";
 let csrfToken = "";
 let whoIsSignedIn: string | undefined;
+let isLeaving = false;
 /** What is to be done when the control plane does not know the session any more. */
 let onEnd: () => void = () => undefined;
 /** How far the control plane's clock is ahead of the browser's. */
@@ -30,9 +31,45 @@ let aheadMs = 0;
 /** Less is the time on the way, and that the answer's date has no parts of a second. */
 const leastAheadMs = 2_000;
 
+/** Other tabs hear who signs in, and that somebody signs out. A page of another origin, as of another port, does not. */
+const tabs = new BroadcastChannel("sluice-session");
+interface Heard {
+  /** Undefined: they have signed out. */
+  readonly who?: string;
+}
+tabs.onmessage = ({ data }: MessageEvent<Heard>) => {
+  if (whoIsSignedIn !== undefined && data.who !== whoIsSignedIn) leavePage();
+};
+
+/** Nothing of what was shown to somebody stays, in memory neither: the page is loaded again, and asks who signs in. */
+function leavePage(): void {
+  whoIsSignedIn = undefined;
+  isLeaving = true;
+  window.location.reload();
+}
+
+/** What is typed is gone on purpose then: no question may keep the page for the next person. */
+export function isLeavingPage(): boolean {
+  return isLeaving;
+}
+
+/** Somebody else may have signed in in another tab: then this page goes. */
 export function noteSession({ csrfToken: token = "", who }: Schemas["Session"]): void {
+  if (whoIsSignedIn !== undefined && who !== whoIsSignedIn) leavePage();
   csrfToken = token;
   whoIsSignedIn = who;
+}
+
+/** Called when somebody has signed in on this page. */
+export function noteSignIn(session: Schemas["Session"]): void {
+  noteSession(session);
+  tabs.postMessage({ who: session.who } satisfies Heard);
+}
+
+/** Called when somebody has signed out on this page. */
+export function noteSignOut(): void {
+  tabs.postMessage({} satisfies Heard);
+  window.location.replace("/sign-in");
 }
 
 export function whenSessionEnds(act: () => void): void {
@@ -44,13 +81,16 @@ export function nowMs(): number {
   return Date.now() + aheadMs;
 }
 
-/** Somebody may have signed in again in another tab, with which the session has another CSRF token: that one is asked for, once. */
+/**
+ * Somebody may have signed in again in another tab, with which the session has another CSRF token: that one is asked for, once. If it was
+ * somebody else, the control plane refuses to show anything to this page.
+ */
 async function ask(request: Request): Promise<Response> {
-  const again = request.method === "GET" ? undefined : request.clone();
+  const again = request.clone();
   const response = await fetch(request);
   noteTime(response);
   if (response.status === 401 && new URL(request.url).pathname !== sessionPath) onEnd();
-  if (again === undefined || response.status !== 403) return response;
+  if (response.status !== 403) return response;
   const problem: unknown = await response
     .clone()
     .json()
@@ -59,9 +99,10 @@ async function ask(request: Request): Promise<Response> {
   const answer = await fetch(sessionPath, { credentials: "same-origin" });
   if (!answer.ok) return response;
   const session = (await answer.json()) as Schemas["Session"];
-  // Nobody acts in the name of somebody else.
-  if (session.who !== whoIsSignedIn) return response;
+  const isAnother = session.who !== whoIsSignedIn;
   noteSession(session);
+  // Nobody acts in the name of somebody else.
+  if (isAnother) return response;
   again.headers.set("x-csrf-token", csrfToken);
   return fetch(again);
 }
@@ -73,7 +114,8 @@ function noteTime(response: Response): void {
 
 const sessionHeaders: Middleware = {
   onRequest({ request }) {
-    if (request.method !== "GET" && csrfToken !== "") request.headers.set("x-csrf-token", csrfToken);
+    const asksWho = request.method === "GET" && new URL(request.url).pathname === sessionPath;
+    if (!asksWho && csrfToken !== "") request.headers.set("x-csrf-token", csrfToken);
   },
   onError() {
     return new RequestError(undefined, undefined);

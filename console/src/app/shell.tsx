@@ -21,7 +21,7 @@ import {
 } from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
-import { answerOf, api, RequestError, whenSessionEnds } from "../api/client.ts";
+import { answerOf, api, noteSignOut, RequestError, whenSessionEnds } from "../api/client.ts";
 import { sessionQuery } from "../api/queries.ts";
 import { useTell } from "../parts/notices.tsx";
 import { ownsSomething } from "../parts/rights.ts";
@@ -108,7 +108,7 @@ export function Shell() {
       </header>
       <div className="body">
         <Places owns={ownsSomething(session)} />
-        <main id="main" tabIndex={-1}>
+        <main id="main" tabIndex={-1} className={hasEnded ? "ended" : undefined}>
           {error === null ? null : (
             <p className="offline" role="status">
               {hasEnded ? t("ended") : t("offline")}{" "}
@@ -185,7 +185,6 @@ function ToSignIn() {
 
 function Who({ who, isSession }: { who: string; isSession: boolean }) {
   const t = useTranslations("shell");
-  const cache = useQueryClient();
   const navigate = useNavigate();
   const router = useRouter();
   const tell = useTell();
@@ -203,7 +202,7 @@ function Who({ who, isSession }: { who: string; isSession: boolean }) {
         return;
       }
     }
-    cache.clear();
+    noteSignOut();
   };
   return (
     <div className="who">

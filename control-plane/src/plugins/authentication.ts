@@ -111,6 +111,8 @@ const sessionRefusals: Readonly<Record<SessionRefusal, string>> = {
   ended: "The session has ended: sign in again.",
   stolen:
     "A former secret of the session was used, as by somebody who has copied the cookie. The session has ended: sign in again.",
+  several:
+    "The cookies of several sessions came with the request, as when another program on this host sets one of the same name: sign in again.",
   unknown: "The token or the member of the session was deleted: sign in again.",
   expired: "The token of the session has expired: sign in again.",
   disabled: "The member who is signed in is disabled.",

@@ -94,12 +94,18 @@ export class RequestLimits {
     this.#count("address", this.#ofAddress, networkOf(request), request, reply);
   }
 
+  /** Returns whether the credential was right before. */
+  knows(credential: string): boolean {
+    return Object.values(this.#known).some((one) => one.has(credential));
+  }
+
   /**
    * Finds out who signs in, unless the token has sent too many requests. From an address where too many sign-ins have failed,
    * only tokens that were right before go on: nobody can lock out those who share their address.
    *
    * @param credential the token's hash, or `session/` and the session's id
    * @param find asks the database
+   * @param identifiedBy says afterwards which credential it was, if several came with the request
    * @throws ApiError too-many-requests, too-many-failed-sign-ins
    */
   async signIn<Refusal extends string>(
@@ -107,15 +113,22 @@ export class RequestLimits {
     request: FastifyRequest,
     reply: FastifyReply,
     find: () => Promise<Caller | Refusal>,
+    identifiedBy = () => credential,
   ): Promise<Caller | Refusal> {
     const failures = this.#failures;
     const network = networkOf(request);
     const known = Object.values(this.#known);
-    if (known.some((one) => one.has(credential))) {
+    if (this.knows(credential)) {
       this.#count("token", this.#ofToken, credential, request, reply);
       const found = await find();
       if (typeof found !== "string") {
-        this.#remember(credential, found);
+        const identified = identifiedBy();
+        if (identified !== credential) {
+          // What was right once must not give another one a counter more.
+          for (const one of known) one.delete(credential);
+          this.#count("token", this.#ofToken, identified, request, reply);
+        }
+        this.#remember(identified, found);
         return found;
       }
       for (const one of known) one.delete(credential);
@@ -130,8 +143,8 @@ export class RequestLimits {
       const found = await find();
       failed = typeof found === "string";
       if (typeof found === "string") return found;
-      this.#remember(credential, found);
-      this.#count("token", this.#ofToken, credential, request, reply);
+      this.#remember(identifiedBy(), found);
+      this.#count("token", this.#ofToken, identifiedBy(), request, reply);
       return found;
     } finally {
       if (!failed) failures?.refund(network);

@@ -8,11 +8,18 @@ import { isSame } from "../sessions/session-secret.ts";
 const safeMethods = ["GET", "HEAD", "OPTIONS"];
 const csrfHeader = "x-csrf-token";
 
-/** @throws ApiError cross-site-request, if the request is identified by a session, changes something, and is not our page's */
+/**
+ * @throws ApiError cross-site-request, if the request is identified by a session, changes something, and is not our page's; or if it is of a
+ * page of another session, which must not show what this one may see
+ */
 export function requireOwnPage(request: FastifyRequest, publicOrigin: string | undefined): void {
-  if (request.session === undefined || safeMethods.includes(request.method)) return;
-  requireOwnOrigin(request, publicOrigin);
+  if (request.session === undefined) return;
   const sent = request.headers[csrfHeader];
+  if (safeMethods.includes(request.method)) {
+    if (sent === undefined) return;
+  } else {
+    requireOwnOrigin(request, publicOrigin);
+  }
   if (sent === undefined) {
     throw refused(`X-CSRF-Token: expected the csrfToken of GET /api/v1/session, got none.`);
   }

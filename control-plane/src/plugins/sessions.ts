@@ -24,6 +24,7 @@ import {
   type NewSession,
   noteSessionUse,
   readSession,
+  readSessions,
   rotateSession,
   type StoredSession,
 } from "../storage/sessions.ts";
@@ -38,8 +39,11 @@ const graceMs = 60_000;
 /** How often the time of the last use is stored. */
 const noteEveryMs = 60_000;
 
+/** Of the paths that routes have. */
+const mostPathNames = 6;
+
 /** Why a session's cookie does not identify anybody. */
-export type SessionRefusal = "ended" | "stolen" | TokenRefusal;
+export type SessionRefusal = "ended" | "stolen" | "several" | TokenRefusal;
 
 /** How the request is identified, if it is by a session. */
 export interface Session {
@@ -104,37 +108,88 @@ export default fp<SessionsOptions>(
 
     function clearCookie(request: FastifyRequest, reply: FastifyReply): void {
       reply.clearCookie(nameFor(request), attributesFor(request));
+      clearOthers(request, reply);
+    }
+
+    /** Takes back cookies of the same name that are not ours: those with another path, which browsers send before ours. */
+    function clearOthers(request: FastifyRequest, reply: FastifyReply): void {
+      // Nobody can set others with the prefix.
+      if (isSecure(request)) return;
+      const names = request.url
+        .replace(/\?.*$/, "")
+        .split("/")
+        .slice(1, 1 + mostPathNames);
+      for (const place of names.keys()) {
+        const path = `/${names.slice(0, place + 1).join("/")}`;
+        for (const one of [path, `${path}/`]) {
+          reply.clearCookie(nameFor(request), { ...attributesFor(request), path: one });
+        }
+      }
+    }
+
+    /**
+     * Another program on this host, at another port, or a page without TLS can set a cookie of this name too. The parser of cookies keeps
+     * the first alone.
+     */
+    function valuesFrom(request: FastifyRequest): string[] {
+      const beginning = `${nameFor(request)}=`;
+      const pairs = (request.headers.cookie ?? "").split(";").map((pair) => pair.trim());
+      const values = pairs.filter((pair) => pair.startsWith(beginning)).map((pair) => pair.slice(beginning.length));
+      return [...new Set(values)];
     }
 
     async function identify(
       request: FastifyRequest,
       reply: FastifyReply,
     ): Promise<Caller | SessionRefusal | undefined> {
-      const value = request.cookies[nameFor(request)];
-      if (value === undefined) return undefined;
-      const credential = `session/${parseCookieValue(value)?.id ?? value}`;
-      const found = await app.requestLimits.signIn(credential, request, reply, () => find(value, request, reply));
+      const values = valuesFrom(request);
+      const credentials = values.map((value) => credentialOf(parseCookieValue(value)?.id ?? value));
+      const [first] = credentials;
+      if (first === undefined) return undefined;
+      const credential = credentials.find((one) => app.requestLimits.knows(one)) ?? first;
+      const found = await app.requestLimits.signIn(
+        credential,
+        request,
+        reply,
+        () => find(values, request, reply),
+        // Whatever else came with the request, a session has one counter.
+        () => (request.session === undefined ? credential : credentialOf(request.session.id)),
+      );
       if (typeof found === "string") clearCookie(request, reply);
+      else if (values.length > 1) clearOthers(request, reply);
       return found;
     }
 
-    async function find(value: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal> {
-      const presented = parseCookieValue(value);
-      const stored = presented === undefined ? undefined : await readSession(app.database, presented.id);
+    async function find(
+      values: readonly string[],
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): Promise<Caller | SessionRefusal> {
       const nowMs = now();
-      if (presented === undefined || stored === undefined || isOver(stored, nowMs)) return "ended";
-      const hash = hashBits(presented.bits);
-      const isPresent = isSame(hash, stored.hash);
-      if (!isPresent && !isInGrace(stored, hash, nowMs)) {
+      const all = values.map(parseCookieValue).filter((one) => one !== undefined);
+      const known = await readSessions(app.database, [...new Set(all.map(({ id }) => id))]);
+      let refusal: SessionRefusal = "ended";
+      const valid: { stored: StoredSession; presented: Presented; isPresent: boolean; owner: Caller }[] = [];
+      for (const presented of all) {
+        const stored = known.get(presented.id);
+        if (stored === undefined || isOver(stored, nowMs)) continue;
+        const hash = hashBits(presented.bits);
+        const isPresent = isSame(hash, stored.hash);
         const owner = await ownerOf(stored, nowMs);
-        const who = typeof owner === "string" ? "unknown" : owner.who;
-        const what = { action: "end-session", app: typeof owner === "string" ? "" : appOf(owner) } as const;
-        const origin = { who, atMs: nowMs, from: request.address };
-        await endSession(app.database, origin, stored.id, { ...what, reason: "an old secret was used" });
-        return "stolen";
+        if (!isPresent && !isInGrace(stored, hash, nowMs)) {
+          const who = typeof owner === "string" ? "unknown" : owner.who;
+          const what = { action: "end-session", app: typeof owner === "string" ? "" : appOf(owner) } as const;
+          const origin = { who, atMs: nowMs, from: request.address };
+          await endSession(app.database, origin, stored.id, { ...what, reason: "an old secret was used" });
+          refusal = "stolen";
+        } else if (typeof owner === "string") refusal = owner;
+        else valid.push({ stored, presented, isPresent, owner });
       }
-      const owner = await ownerOf(stored, nowMs);
-      if (typeof owner === "string") return owner;
+      const [found] = valid;
+      if (found === undefined) return refusal;
+      // Only one can be of a sign-in here, and nobody can tell which: somebody may want another person to work in their session.
+      if (valid.length > 1) return "several";
+      const { stored, presented, isPresent, owner } = found;
       if (stored.token !== undefined) app.noteTokenUse(stored.token);
       if (isPresent) await keep(stored, presented, reply, nowMs);
       else setCookie(reply, { id: stored.id, bits: nextBits(stored.key, presented.bits) }, stored.endsAtMs);
@@ -219,16 +274,23 @@ export default fp<SessionsOptions>(
         return sessionFrom(stored, nowMs);
       },
       async endFormer(request, reply) {
-        const value = request.cookies[nameFor(request)];
+        const values = valuesFrom(request);
+        if (values.length === 0) return;
         // No limit counts this, because one has counted the token: an old cookie must keep nobody from signing in.
-        const owner = value === undefined ? undefined : await find(value, request, reply);
-        if (owner !== undefined && typeof owner !== "string") await end(request, reply, owner);
+        const owner = await find(values, request, reply);
+        if (typeof owner !== "string") await end(request, reply, owner);
+        clearOthers(request, reply);
       },
       end,
     });
   },
   { name: "sessions", dependencies: ["database", "request-limits", "token-uses", "groups"] },
 );
+
+/** How the limits of requests know a session. */
+function credentialOf(id: string): string {
+  return `session/${id}`;
+}
 
 function isPassing(error: unknown): boolean {
   return error instanceof DatabaseUnwritable || error instanceof DatabaseUnreachable || error instanceof DatabaseBusy;

@@ -41,8 +41,24 @@ const mostSessions = 50;
 const rowsAtOnce = 100;
 
 export async function readSession(database: Database, id: string): Promise<StoredSession | undefined> {
-  const row = await database.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
-  if (row === undefined) return undefined;
+  return (await readSessions(database, [id])).get(id);
+}
+
+/** @returns those that there are, by their ids */
+export async function readSessions(
+  database: Database,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, StoredSession>> {
+  if (ids.length === 0) return new Map();
+  const rows = await database
+    .selectFrom("sessions")
+    .selectAll()
+    .where("id", "in", [...ids])
+    .execute();
+  return new Map(rows.map((row) => [row.id, storedFrom(row)]));
+}
+
+function storedFrom(row: SessionTable): StoredSession {
   return {
     id: row.id,
     hash: row.hash,

@@ -453,3 +453,76 @@ it.runIf(testDatabaseKind !== undefined)("a session is one at all control planes
   expect((await ask(one, present, "DELETE", "/session", { csrf })).status).toBe(200);
   expect((await ask(two, present, "GET", "/session")).status).toBe(401);
 });
+
+describe("cookies of the session's name that another program on the host has set", () => {
+  const fake = `${"0".repeat(32)}.${"A".repeat(43)}`;
+
+  /** Sets a cookie as a page of another port, or one without TLS, can. */
+  const plant = (running: Running, browser: Browser, value: string, path: string) =>
+    browser.jar.setCookie(`sluice-session=${value}; Path=${path}`, running.url);
+
+  it.each([
+    ["no value of ours", "x", "/api"],
+    ["a session that nobody has", fake, "/api/v1"],
+    ["a session that nobody has, for one route alone", fake, "/api/v1/session"],
+  ])("sign nobody out: %s", async (_, value, path) => {
+    const running = shared();
+    const { browser } = await signInByToken(running);
+    await plant(running, browser, value, path);
+    expect((await ask(running, browser, "GET", "/session")).body.who).toBe("environment");
+    // The answer has taken it back.
+    const left = await browser.jar.getCookies(`${running.url}/api/v1/session`);
+    expect(left.map((cookie) => cookie.path)).toEqual(["/"]);
+    // Nor do many of them.
+    for (let i = 0; i < 40; i++) await plant(running, browser, fake.replace(/^../, `${i + 10}`), `${path}?${i}`);
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+  });
+
+  it("keep nobody from signing in again", async () => {
+    const running = shared();
+    const browser = new Browser();
+    await plant(running, browser, fake, "/api/v1");
+    const { status } = await ask(running, browser, "POST", "/session", { body: { token: adminToken } });
+    expect(status).toBe(201);
+    await plant(running, browser, fake, "/api");
+    expect((await ask(running, browser, "GET", "/session")).status).toBe(200);
+  });
+
+  it("do not make somebody work in the session of another person without noticing", async () => {
+    const running = await start();
+    const other = await makeToken(running, { name: "eve", role: "viewer", app: "default" });
+    const { browser: evesBrowser } = await signInByToken(running, other.token);
+    const { browser, csrf } = await signInByToken(running);
+    await plant(running, browser, (await cookieOf(running, evesBrowser)) ?? "", "/api");
+    const refused = await ask(running, browser, "PUT", "/apps/shop", { csrf });
+    expect([refused.status, refused.body.detail]).toEqual([
+      401,
+      expect.stringContaining("cookies of several sessions"),
+    ]);
+    // Both are gone, and the next sign-in is one's own.
+    expect(await browser.jar.getCookies(`${running.url}/api/v1/apps/shop`)).toEqual([]);
+    await ask(running, browser, "POST", "/session", { body: { token: adminToken } });
+    expect((await ask(running, browser, "GET", "/session")).body.who).toBe("environment");
+  });
+
+  it("give nobody more requests", async () => {
+    const running = await start({ SLUICE_API_RATE: "1:3" });
+    const { browser } = await signInByToken(running);
+    const own = await cookieOf(running, browser);
+    const answers: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      const cookie = `sluice-session=${fake.replace(/^../, `${i + 10}`)}; sluice-session=${own}`;
+      answers.push((await running.call("GET", "/session", { token: undefined, headers: { cookie } })).status);
+    }
+    expect(answers).toEqual([200, 200, 200, 429, 429, 429]);
+  });
+});
+
+it("a page of another session reads nothing in this one", async () => {
+  const running = shared();
+  const { csrf } = await signInByToken(running);
+  const { browser, csrf: own } = await signInByToken(running);
+  expect((await ask(running, browser, "GET", "/apps", { csrf: own })).status).toBe(200);
+  const refused = await ask(running, browser, "GET", "/apps", { csrf });
+  expect([refused.status, refused.body.code]).toEqual([403, "cross-site-request"]);
+});

@@ -3,7 +3,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useId, useState } from "react";
 import { useTranslations } from "use-intl";
-import { answerOf, api, noteSession, RequestError } from "../../api/client.ts";
+import { answerOf, api, noteSignIn, RequestError } from "../../api/client.ts";
 import { type Session, sessionQuery } from "../../api/queries.ts";
 
 /**
@@ -34,7 +34,7 @@ export function SignInForm({
     try {
       const session = await answerOf(api.POST("/api/v1/session", { body: { token } as never }));
       form.reset();
-      noteSession(session);
+      noteSignIn(session);
       onSignedIn(session);
       cache.setQueryData(sessionQuery.queryKey, session);
     } catch (error) {

@@ -4,6 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, useBlocker, useRouter } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useFormatter, useTranslations } from "use-intl";
+import { isLeavingPage } from "../../../api/client.ts";
 import { policyQuery } from "../../../api/queries.ts";
 import { Boundary } from "../../../parts/boundary.tsx";
 import { Dialog } from "../../../parts/dialog.tsx";
@@ -70,7 +71,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
 
   useBlocker({
     shouldBlockFn: () => mayEdit && isDirty && !isStoring && !window.confirm(t("leave")),
-    enableBeforeUnload: () => mayEdit && isDirty,
+    enableBeforeUnload: () => mayEdit && isDirty && !isLeavingPage(),
   });
 
   const seen = async (changedName: string) => {
