@@ -4652,7 +4652,7 @@ export interface components {
             status: number;
             detail: string;
             /** @enum {string} */
-            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "networks-not-found" | "invalid-networks" | "ban-not-found" | "consumer-not-found" | "invalid-consumers" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "networks-in-use" | "too-many-bans" | "bound-exceeded" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
+            code: "invalid-policy" | "invalid-template" | "invalid-request" | "malformed-body" | "bad-request" | "unauthorized" | "sign-in-failed" | "forbidden" | "cross-site-request" | "sign-in-refused" | "not-found" | "openid-not-configured" | "app-not-found" | "policy-not-found" | "template-not-found" | "networks-not-found" | "invalid-networks" | "ban-not-found" | "consumer-not-found" | "invalid-consumers" | "member-not-found" | "member-exists" | "too-many-members" | "too-many-tokens" | "revision-not-found" | "token-not-found" | "method-not-allowed" | "request-timeout" | "app-not-empty" | "app-protected" | "outside-realm" | "template-in-use" | "networks-in-use" | "too-many-bans" | "bound-exceeded" | "import-under-way" | "precondition-failed" | "body-too-large" | "unsupported-media-type" | "upgrade-required" | "too-many-requests" | "too-many-failed-sign-ins" | "too-many-streams" | "headers-too-large" | "internal" | "yaml-busy" | "bodies-busy" | "redis-unavailable" | "sign-in-unavailable" | "not-ready" | "database-busy" | "database-unreachable" | "storage-unwritable" | "storage-full";
             errors?: {
                 line?: number;
                 policy?: string;
@@ -4671,6 +4671,11 @@ export interface components {
                 allowed: number;
                 wanted: number;
             }[];
+            stored?: {
+                created: number;
+                changed: number;
+                deleted: number;
+            };
             requestId?: string;
         };
         Policy: {

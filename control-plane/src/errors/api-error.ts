@@ -14,7 +14,15 @@ export interface ProblemDocument {
   etag?: string;
   policies?: readonly string[];
   bounds?: readonly ExceededBound[];
+  stored?: StoredByImport;
   requestId?: string;
+}
+
+/** What an import that broke off has stored. */
+export interface StoredByImport {
+  readonly created: number;
+  readonly changed: number;
+  readonly deleted: number;
 }
 
 /** Where the problem is, if the body has many documents. */
@@ -42,6 +50,7 @@ export interface ErrorExtras {
   /** Names of the policies that prevent the change. */
   readonly policies?: readonly string[];
   readonly bounds?: readonly ExceededBound[];
+  readonly stored?: StoredByImport;
   readonly requestId?: string;
 }
 

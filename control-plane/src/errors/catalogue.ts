@@ -183,6 +183,12 @@ export const errorCatalogue = {
     meaning:
       "The change would exceed the bounds of the document, of the app or of all apps together. `bounds` says which bound, how much is used, how much is allowed and how much the change needs. Nothing was stored. A change that needs less than before is always accepted.",
   },
+  "import-under-way": {
+    status: 409,
+    title: "Import under way",
+    meaning:
+      "Another import of the app's consumers is under way, or has begun because this one did not get on. Try again after `Retry-After`.",
+  },
   "precondition-failed": {
     status: 412,
     title: "Precondition failed",

@@ -104,7 +104,8 @@ function answer(error: ApiError, reply: FastifyReply): FastifyReply {
   return reply.code(error.statusCode).headers(error.headers).type(contentType).send(problemDocument(error));
 }
 
-function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
+/** Returns what the client is told of an error, which the log has if it is ours. */
+export function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
   if (thrown instanceof ApiError) return thrown;
   const error = thrown as FastifyError;
   if (error.validation !== undefined) {

@@ -4,7 +4,7 @@
 import fp from "fastify-plugin";
 import type { Retention, SessionLimits } from "../configuration.ts";
 import { pruneAudit } from "../storage/audit.ts";
-import { pruneConsumers } from "../storage/consumers.ts";
+import { pruneConsumers } from "../storage/consumer-changes.ts";
 import { pruneHistory } from "../storage/history-retention.ts";
 import { pruneSessions } from "../storage/sessions.ts";
 

@@ -4,7 +4,7 @@
 
 import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/consumer-lines.ts";
 import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
-import type { ConsumerChanges, ConsumersPosition } from "../storage/consumers.ts";
+import type { ConsumerChanges, ConsumersPosition } from "../storage/consumer-changes.ts";
 import type { ConsumerCounts } from "../storage/usage.ts";
 import type { Fleet } from "./fleet.ts";
 import type { GatewayLink } from "./gateway-link.ts";
@@ -38,8 +38,8 @@ interface Taker {
   isReading: boolean;
   /** It knows how many consumers every app has. */
   isCounted: boolean;
-  /** It has begun anew, and has not got everything yet: it lacks no deletion, however long ago. */
-  isFilling: boolean;
+  /** It has begun anew when the changes were here, and has not got everything yet: it lacks no deletion up to here. Otherwise 0. */
+  filledSince: number;
 }
 
 interface Message {
@@ -47,6 +47,8 @@ interface Message {
   readonly to: ConsumersPosition;
   readonly isFresh: boolean;
   readonly isLast: boolean;
+  /** The position at which the changes were read. */
+  readonly readAt: number;
   readonly newest: ConsumersPosition;
 }
 
@@ -83,7 +85,7 @@ export class ConsumerFeed {
       underWay: undefined,
       isReading: false,
       isCounted: false,
-      isFilling: false,
+      filledSince: 0,
     });
     this.#dependencies.fleet.reportConsumers(gateway, link, held);
     // What it holds may be newer than what was read here last.
@@ -164,7 +166,8 @@ export class ConsumerFeed {
       this.#note(message.newest);
       taker.underWay = message.to;
       taker.isCounted = true;
-      taker.isFilling = (taker.isFilling || message.isFresh) && !message.isLast;
+      if (message.isFresh) taker.filledSince = message.readAt;
+      if (message.isLast) taker.filledSince = 0;
       link.sendText(message.text);
       this.#dependencies.onSent(message.text.length);
     } catch (error) {
@@ -174,14 +177,14 @@ export class ConsumerFeed {
     }
   }
 
-  #messageAfter({ held, isFilling, isCounted }: Taker): Promise<Message> {
+  #messageAfter({ held, filledSince, isCounted }: Taker): Promise<Message> {
     // A position beyond the newest one is of a database that has lost its end since.
     const isKnown = held.epoch === this.#newest.epoch && held.position <= this.#newest.position;
     const after = isKnown ? held.position : -1;
-    const key = `${after} ${isFilling} ${isCounted} ${this.#newest.position}`;
+    const key = `${after} ${filledSince} ${isCounted} ${this.#newest.position}`;
     const kept = this.#messages.get(key);
     if (kept !== undefined) return kept;
-    const message = this.#read(after, isFilling, isCounted);
+    const message = this.#read(after, filledSince, isCounted);
     if (this.#messages.size >= mostKept) {
       const [oldest] = this.#messages.keys();
       if (oldest !== undefined) this.#messages.delete(oldest);
@@ -192,11 +195,11 @@ export class ConsumerFeed {
   }
 
   /** @param after -1: the gateway begins anew */
-  async #read(after: number, isFilling: boolean, isCounted: boolean): Promise<Message> {
+  async #read(after: number, filledSince: number, isCounted: boolean): Promise<Message> {
     let from = Math.max(after, 0);
     let read = await this.#dependencies.readChanges(from, changesAtOnce);
     // Deletions after what it holds may be forgotten.
-    const isFresh = after < 0 || (from > 0 && from < read.pruned && !isFilling);
+    const isFresh = after < 0 || (from > 0 && read.pruned > Math.max(from, filledSince));
     if (isFresh && from > 0) {
       from = 0;
       read = await this.#dependencies.readChanges(from, changesAtOnce);
@@ -237,6 +240,7 @@ export class ConsumerFeed {
       to: { epoch: newest.epoch, position: to },
       isFresh,
       isLast,
+      readAt: newest.position,
       newest: counted.epoch === newest.epoch ? { epoch: counted.epoch, position: counted.position } : newest,
     };
   }

@@ -3,11 +3,12 @@
 
 import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
-import { addProblem, listProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
+import { addProblem, listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
+import { apiErrorFrom } from "../plugins/error-responses.ts";
 import {
   consumerShape,
   describedId,
@@ -29,18 +30,23 @@ import {
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { invalidRequest, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { consumersAtOnce } from "../storage/consumer-changes.ts";
+import {
+  beginImport,
+  deleteOthers,
+  endImport,
+  type Import,
+  type ImportCounts,
+  putSome,
+  readMostImported,
+} from "../storage/consumer-imports.ts";
 import {
   type Consumer,
-  consumersAtOnce,
   deleteConsumer,
-  deleteOthers,
   getConsumer,
-  type ImportCounts,
   listConsumers,
   type NamedTerms,
   putConsumer,
-  putSome,
-  traceImport,
 } from "../storage/consumers.ts";
 import { readUsage } from "../storage/usage.ts";
 import { originOf } from "./applied.ts";
@@ -178,6 +184,8 @@ const flag = (description: string) =>
 const turnMs = 8;
 /** How often an import says how far it is. */
 const progressEveryMs = 500;
+/** How often it asks whether its sender may still do this. */
+const identifyEveryMs = 1_000;
 
 /** Has parsers of its own for bodies. */
 async function importRoute(app: FastifyInstance): Promise<void> {
@@ -191,13 +199,13 @@ async function importRoute(app: FastifyInstance): Promise<void> {
         records: "audit",
         body: { ...schemaOf(namedConsumerShape), description: "Each consumer, on a line of JSON." },
         bodyTypes: linesTypes,
-        refuses: ["app-not-found", "invalid-consumers", "bound-exceeded", "bodies-busy"],
+        refuses: ["app-not-found", "invalid-consumers", "bound-exceeded", "import-under-way", "bodies-busy"],
       },
       schema: {
         tags,
         summary: "Store many consumers",
         description:
-          "The body has one consumer on each line (`application/jsonl`), with its id: at most 64 MiB, which hold a million; several bodies may follow each other. All lines are validated before any is stored, and errors name the line. They are stored in parts: what an import that breaks off has stored stays, and to send the body again goes on from there. With `progress`, the answer is `application/x-ndjson`: a line twice a second while they are stored, and the last one as without it, or with `error`.",
+          "The body has one consumer on each line (`application/jsonl`), with its id: at most 64 MiB, which hold a million; several bodies may follow each other. All lines are validated before any is stored, and errors name the line. An import for which there is no room changes nothing. An app has one import at a time. They are stored in parts: what an import that breaks off has stored stays, and to send the body again goes on from there. With `progress`, the answer is `application/x-ndjson`: a line twice a second while they are stored, and the last one as without it, or with `error`.",
         params: appParams,
         querystring: querySchema({
           wait: waitParameter,
@@ -211,26 +219,35 @@ async function importRoute(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const { app: name } = request.params;
       const { replace, allowEmpty, progress } = request.query;
+      const most = await readMostImported(app.database, name, app.totalBounds);
       const body = app.manyDocuments(request);
+      let answer: Readable | undefined;
       try {
-        const consumers = await readConsumers(app, request, body.read(), replace && allowEmpty);
+        const consumers = await readConsumers(app, request, body.read(), replace && allowEmpty, most);
         // The body may have taken long to arrive.
-        request.caller = await app.identifyAgain(request);
-        requireAccess(request.caller, "write", name);
-        await listConsumers(app.database, name, { after: "", prefix: "", plan: undefined, limit: 1 });
-        const work = storeConsumers(app, request, consumers, replace);
-        if (!progress) {
-          let last: Progress | undefined;
-          for await (const one of work) last = one;
-          return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)) };
+        await identifyWriter(app, request);
+        const underWay = await beginImport(app.database, name, consumers, replace, app.totalBounds);
+        const work = storeConsumers(app, request, underWay, consumers);
+        if (progress) {
+          reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
+          // It is stored while the answer is read.
+          answer = Readable.from(linesOf(app, reply, request, work)).once("close", body.release);
+          return answer;
         }
-        reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
-        return Readable.from(linesOf(app, reply, request, work));
+        let last: Progress | undefined;
+        for await (const one of work) last = one;
+        return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)) };
       } finally {
-        body.release();
+        if (answer === undefined) body.release();
       }
     },
   );
+}
+
+/** @throws ApiError unauthorized, forbidden if the sender may not write any more */
+async function identifyWriter(app: FastifyInstance, request: FastifyRequest<ManyConsumers>): Promise<void> {
+  request.caller = await app.identifyAgain(request);
+  requireAccess(request.caller, "write", request.params.app);
 }
 
 const importAnswer = {
@@ -246,21 +263,35 @@ interface Progress extends ImportCounts {
   readonly of: number;
 }
 
-/** Reads and validates all lines. @throws ApiError invalid-consumers, malformed-body, or what the body does */
+/**
+ * Reads and validates the lines, until there are too many of them or a hundred faults.
+ *
+ * @param most how many consumers there may be
+ * @throws ApiError invalid-consumers, malformed-body, bound-exceeded, or what the body does
+ */
 async function readConsumers(
   app: FastifyInstance,
-  request: FastifyRequest,
+  request: FastifyRequest<ManyConsumers>,
   read: AsyncIterable<
     readonly ({ readonly line: number } & ({ document: unknown } | { fault: { expected: string; got: string } }))[]
   >,
   mayBeEmpty: boolean,
+  most: number,
 ): Promise<Map<string, NamedTerms>> {
   const consumers = new Map<string, NamedTerms>();
   const errors = noFindings();
   let isMalformed = false;
+  let count = 0;
   const add = (line: number, problem: { path: string; expected: string; got: string }) => {
     const located: LocatedProblem = { line, ...problem };
     addProblem(errors, located);
+  };
+  const refuse = () => {
+    const found = problemCount(errors);
+    const [first] = errors.problems as LocatedProblem[];
+    const more = found < maxProblems ? "" : " Lines after these were not read.";
+    const detail = `${countOfErrors(found)} in the body, the first on line ${first?.line}.${more} Nothing was stored.`;
+    return new ApiError(isMalformed ? "malformed-body" : "invalid-consumers", detail, { errors: listProblems(errors) });
   };
   // Fastify has no body if none was announced.
   if (request.body !== undefined) {
@@ -269,6 +300,9 @@ async function readConsumers(
       let beganMs = performance.now();
       for (const document of documents) {
         const { line } = document;
+        count += 1;
+        if (count > most) throw tooMany(request.params.app, most, line);
+        if (problemCount(errors) >= maxProblems) throw refuse();
         if ("fault" in document) {
           isMalformed = true;
           add(line, { path: "", ...document.fault });
@@ -287,12 +321,7 @@ async function readConsumers(
       }
     }
   }
-  const count = problemCount(errors);
-  if (count > 0) {
-    const [first] = errors.problems as LocatedProblem[];
-    const detail = `${countOfErrors(count)} in the body, the first on line ${first?.line}. Nothing was stored.`;
-    throw new ApiError(isMalformed ? "malformed-body" : "invalid-consumers", detail, { errors: listProblems(errors) });
-  }
+  if (problemCount(errors) > 0) throw refuse();
   if (consumers.size === 0 && !mayBeEmpty) {
     const detail =
       "The body has no consumer. To delete all consumers of the app, send ?replace=true&allowEmpty=true. Nothing was stored.";
@@ -301,28 +330,48 @@ async function readConsumers(
   return consumers;
 }
 
-/** Stores consumers in parts, and says now and then how far it is; at the end too. */
+function tooMany(name: string, most: number, line: number): ApiError {
+  const problem = {
+    line,
+    path: "bounds.consumers",
+    expected: `at most ${most} of the app "${name}"`,
+    got: "more in the body",
+  };
+  const detail = `The body has more consumers than the app "${name}" may have: more than ${most}, at line ${line}. Nothing was stored.`;
+  return new ApiError("bound-exceeded", detail, { errors: [problem] });
+}
+
+/**
+ * Stores consumers in parts, and says now and then how far it is; at the end too.
+ * @throws ApiError that says what was stored, if something was
+ */
 async function* storeConsumers(
   app: FastifyInstance,
   request: FastifyRequest<ManyConsumers>,
+  underWay: Import,
   consumers: ReadonlyMap<string, NamedTerms>,
-  replace: boolean,
 ): AsyncGenerator<Progress> {
-  const { app: name } = request.params;
   const origin = originOf(request);
   const counts: ImportCounts = { created: 0, changed: 0, unchanged: 0, deleted: 0, position: 0 };
   const of = consumers.size;
   let done = 0;
   let saidMs = performance.now();
+  let identifiedMs = saidMs;
   const isDue = () => {
     if (performance.now() - saidMs < progressEveryMs) return false;
     saidMs = performance.now();
     return true;
   };
+  const identifyIfDue = async () => {
+    if (performance.now() - identifiedMs < identifyEveryMs) return;
+    await identifyWriter(app, request);
+    identifiedMs = performance.now();
+  };
   try {
     // Those that go make room for those that come.
-    for (let after: string | undefined = replace ? "" : undefined; after !== undefined; ) {
-      after = await deleteOthers(app.database, origin, name, after, (id) => consumers.has(id), counts);
+    for (let after: string | undefined = request.query.replace ? "" : undefined; after !== undefined; ) {
+      await identifyIfDue();
+      after = await deleteOthers(app.database, origin, underWay, after, (id) => consumers.has(id), counts);
       if (isDue()) yield { done, of, ...counts };
       await setImmediate();
     }
@@ -330,21 +379,29 @@ async function* storeConsumers(
     for (const consumer of consumers.values()) {
       part.push(consumer);
       if (part.length < consumersAtOnce && done + part.length < of) continue;
-      await putSome(app.database, origin, name, part, app.totalBounds, counts);
+      await identifyIfDue();
+      await putSome(app.database, origin, underWay, part, counts);
       done += part.length;
       part = [];
       app.consumerFeed.noteChanged();
       if (isDue()) yield { done, of, ...counts };
       await setImmediate();
     }
+  } catch (error) {
+    throw brokenOff(apiErrorFrom(error, request), counts);
   } finally {
-    if (counts.created + counts.changed + counts.deleted > 0) {
-      await traceImport(app.database, origin, name, done, counts);
-      app.consumerFeed.noteChanged();
-    }
+    await endImport(app.database, origin, underWay, done, counts);
+    app.consumerFeed.noteChanged();
   }
   if (counts.position === 0) counts.position = app.consumerFeed.newest.position;
   yield { done, of, ...counts };
+}
+
+function brokenOff(error: ApiError, { created, changed, deleted }: ImportCounts): ApiError {
+  if (created + changed + deleted === 0) return error;
+  const detail = `The import broke off: ${error.message} It has created ${created} consumers, changed ${changed} and deleted ${deleted} by then, and they stay so.`;
+  const stored = { created, changed, deleted };
+  return new ApiError(error.code, detail, { ...error.extras, stored }, { ...error.headers });
 }
 
 async function* linesOf(
@@ -362,10 +419,7 @@ async function* linesOf(
     const applied = await announce(app, reply, last?.position ?? 0, request.query);
     yield `${JSON.stringify({ ...last, ...applied })}\n`;
   } catch (error) {
-    const known = error instanceof ApiError;
-    if (!known) app.log.error({ err: error }, "an import of consumers broke off");
-    const shownError = known ? error : new ApiError("internal", "The import broke off. The log has the reason.");
-    yield `${JSON.stringify({ error: problemDocument(shownError) })}\n`;
+    yield `${JSON.stringify({ error: problemDocument(apiErrorFrom(error, request)) })}\n`;
   }
 }
 

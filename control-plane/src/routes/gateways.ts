@@ -6,7 +6,7 @@ import type { AlarmName } from "../push/alarms.ts";
 import type { Gateway } from "../push/fleet.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
-import type { ConsumersPosition } from "../storage/consumers.ts";
+import type { ConsumersPosition } from "../storage/consumer-changes.ts";
 import type { Position } from "../storage/epoch.ts";
 import { problemsFor } from "./applied.ts";
 

@@ -5,7 +5,8 @@ import { addProblem, type Findings } from "@sluice/limiter/document/problems.ts"
 import type { Field, Shape } from "@sluice/limiter/document/shape.ts";
 import { checkShape, describeValue, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { mostIdBytes } from "@sluice/limiter/protocol/consumer-lines.ts";
-import type { NamedTerms, Terms } from "../storage/consumers.ts";
+import type { Terms } from "../storage/consumer-changes.ts";
+import type { NamedTerms } from "../storage/consumers.ts";
 
 const mostPolicies = 32;
 /** A million consumers with so much each need a gigabyte on each gateway. */
@@ -14,7 +15,10 @@ const mostOverridesBytes = 4_096;
 /** Control characters separate consumers on their way to gateways; halves of surrogate pairs are no text. */
 const unprintable = /[\p{Cc}\p{Cs}]/u;
 
-export const idRule = `1 to ${mostIdBytes} bytes without control characters`;
+/** Clients resolve these in URLs, even percent-encoded: nobody could read or delete such a consumer. */
+const dotSegments: readonly string[] = [".", ".."];
+
+export const idRule = `1 to ${mostIdBytes} bytes without control characters, other than . and ..`;
 
 const idShape: Shape = {
   kind: "text",
@@ -48,7 +52,9 @@ export const namedConsumerShape = {
 } as const satisfies Shape;
 
 export function isConsumerId(text: string): boolean {
-  return text !== "" && Buffer.byteLength(text) <= mostIdBytes && !unprintable.test(text);
+  return (
+    text !== "" && Buffer.byteLength(text) <= mostIdBytes && !unprintable.test(text) && !dotSegments.includes(text)
+  );
 }
 
 interface ConsumerBody {

@@ -59,9 +59,14 @@ const problem = {
         }),
         description: "The bounds that the change would exceed.",
       },
+      stored: {
+        ...object({ created: count, changed: count, deleted: count }),
+        description:
+          "Of an import of consumers that broke off: how many it has created, changed and deleted, which stay so.",
+      },
       requestId: { ...text, description: "What to search for in the log of the control plane." },
     },
-    ["errors", "etag", "policies", "bounds", "requestId"],
+    ["errors", "etag", "policies", "bounds", "stored", "requestId"],
   ),
 };
 

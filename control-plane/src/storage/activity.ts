@@ -1,7 +1,7 @@
 // Traffic by minute, which outlives a restart, and what control planes of one database tell each other of the last seconds.
 
 import { sql } from "kysely";
-import { databaseNowMs } from "./peers.ts";
+import { databaseNowMs } from "./database-clock.ts";
 import type { Database } from "./tables.ts";
 import { write } from "./write.ts";
 

@@ -2,7 +2,8 @@
 // and what they ask each other to do. The database's clock decides who still runs, so that the clocks of the control planes
 // need not agree.
 
-import { type Expression, MysqlAdapter, sql } from "kysely";
+import { sql } from "kysely";
+import { databaseNowMs } from "./database-clock.ts";
 import type { Database } from "./tables.ts";
 
 export interface GatewayRecord {
@@ -188,11 +189,4 @@ async function deletePeers(database: Database, ids: readonly string[]): Promise<
     await transaction.deleteFrom("live_gateways").where("control_plane", "in", ids).execute();
     await transaction.deleteFrom("control_planes").where("id", "in", ids).execute();
   });
-}
-
-/** The database's clock, in milliseconds since 1970. */
-export function databaseNowMs(database: Database): Expression<number> {
-  return database.getExecutor().adapter instanceof MysqlAdapter
-    ? sql<number>`cast(unix_timestamp(now(3)) * 1000 as signed)`
-    : sql<number>`cast(extract(epoch from clock_timestamp()) * 1000 as bigint)`;
 }

@@ -25,6 +25,8 @@ export interface Tables {
   member_groups: MemberGroupTable;
   sessions: SessionTable;
   consumers: ConsumerTable;
+  consumer_deletions: ConsumerDeletionTable;
+  consumer_imports: ConsumerImportTable;
   network_lists: NetworkListTable;
 }
 
@@ -41,7 +43,7 @@ export interface MetaTable {
   proof_key: Generated<string>;
   /** The position of the last change of a consumer. It only grows. */
   consumers_position: Generated<number>;
-  /** The highest position of a deleted consumer that is not remembered any more; 0: none was forgotten. */
+  /** The highest position of a deletion that is not remembered any more; 0: none was forgotten. */
   consumers_pruned: Generated<number>;
 }
 
@@ -211,8 +213,25 @@ export interface ConsumerTable {
   /** When it changed last, among all consumers. No two changes have one position. */
   position: number;
   changed_at: number;
-  /** 1 if it was deleted: gateways learn of that too. Otherwise 0. */
-  is_deleted: number;
+}
+
+/** That a consumer was deleted, for gateways that still have it. One that came back afterwards may be here too. */
+export interface ConsumerDeletionTable {
+  /** As those of consumers that changed. */
+  position: number;
+  app: string;
+  id: string;
+  deleted_at: number;
+}
+
+/** An import of an app's consumers that is under way. */
+export interface ConsumerImportTable {
+  app: string;
+  id: string;
+  /** By the database's clock: when it does not count as under way any more, unless it gets on. */
+  until_at: number;
+  /** How many consumers it has taken room for, and not stored yet. */
+  reserved: number;
 }
 
 /** Sums of what an app uses, to compare with its bounds. The sums of all apps have the empty name. */

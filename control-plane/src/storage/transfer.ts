@@ -21,6 +21,7 @@ const tables = [
   "tokens",
   "usage",
   "consumers",
+  "consumer_deletions",
   "revisions",
   "audit",
 ] as const;
@@ -40,14 +41,15 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
   tokens: ["hash"],
   usage: ["app"],
   consumers: ["app", "id"],
+  consumer_deletions: ["position"],
   revisions: ["number"],
   audit: ["id"],
 };
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|consumers|count|network_lists|is_admin|is_deleted|position|.*_(at|bytes|entries|pruned|position))$/;
-const textIds: readonly Table[] = ["bans", "tokens", "audit", "consumers"];
+  /^(id|number|at|revision|version|bytes|steps|policies|templates|bans|tokens|callers|consumers|count|network_lists|is_admin|position|.*_(at|bytes|entries|pruned|position))$/;
+const textIds: readonly Table[] = ["bans", "tokens", "audit", "consumers", "consumer_deletions"];
 
 const format = 1;
 const rowsAtOnce = 200;

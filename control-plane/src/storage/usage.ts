@@ -4,6 +4,7 @@
 import type { Transaction } from "kysely";
 import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
 import { type CountedUsage, checkBounds, type UsageChange } from "./check-bounds.ts";
+import { databaseNowMs } from "./database-clock.ts";
 import type { Database, Tables, UsageSums } from "./tables.ts";
 
 /** The name of the row with the sums of all apps; no app has this name. */
@@ -16,13 +17,34 @@ export async function takeRoom(
   change: UsageChange,
   total: TotalBounds,
 ): Promise<void> {
-  const ofApp = {
-    name: app,
-    used: await readUsage(transaction, app),
-    bounds: await readBounds(transaction, app, total),
-  };
-  checkBounds(ofApp, { used: await readUsage(transaction, all), bounds: total }, change);
+  await requireRoom(transaction, app, change, total);
   await addUsage(transaction, app, change);
+}
+
+/** Like takeRoom, and takes nothing. */
+export async function requireRoom(
+  transaction: Transaction<Tables>,
+  app: string,
+  change: UsageChange,
+  total: TotalBounds,
+): Promise<void> {
+  const taken = (change.consumers ?? 0) > 0 ? await readTakenByImports(transaction) : [];
+  const used = async (whose: string) => {
+    const stored = await readUsage(transaction, whose);
+    const coming = taken.filter((one) => whose === all || one.app === whose);
+    return { ...stored, consumers: coming.reduce((sum, { reserved }) => sum + Number(reserved), stored.consumers) };
+  };
+  const ofApp = { name: app, used: await used(app), bounds: await readBounds(transaction, app, total) };
+  checkBounds(ofApp, { used: await used(all), bounds: total }, change);
+}
+
+/** Returns the room that imports under way have taken for consumers that are not stored yet. An app has one at most. */
+function readTakenByImports(transaction: Transaction<Tables>): Promise<{ app: string; reserved: number }[]> {
+  return transaction
+    .selectFrom("consumer_imports")
+    .select(["app", "reserved"])
+    .where("until_at", ">", databaseNowMs(transaction))
+    .execute();
 }
 
 /** Adds a change to the sums without checking bounds: for changes that only reduce usage. */
@@ -96,8 +118,12 @@ export async function readUsages(database: Database, apps: readonly string[]): P
   return new Map(rows.map((row) => [row.app, usageFrom(row)]));
 }
 
-async function readBounds(transaction: Transaction<Tables>, app: string, total: TotalBounds): Promise<Bounds> {
-  const row = await transaction.selectFrom("apps").select("bounds").where("name", "=", app).executeTakeFirst();
+export async function readBounds(
+  database: Database | Transaction<Tables>,
+  app: string,
+  total: TotalBounds,
+): Promise<Bounds> {
+  const row = await database.selectFrom("apps").select("bounds").where("name", "=", app).executeTakeFirst();
   return boundsOf(app, parseBounds(row?.bounds), total);
 }
 

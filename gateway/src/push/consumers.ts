@@ -161,5 +161,7 @@ export function lackingConsumers(): GatewayMessage | undefined {
   }
   const answered = news;
   news = undefined;
-  return consumersState().phase !== "filling" && shouldDivideAnew() ? nowhere : answered;
+  // Without an epoch, it has asked for everything already.
+  if (held.epoch === "" || consumersState().phase === "filling") return answered;
+  return shouldDivideAnew() ? nowhere : answered;
 }

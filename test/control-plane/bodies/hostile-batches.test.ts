@@ -18,14 +18,21 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 
-const path = "/api/v1/apps/default/policies";
+const pathTo = (what: string) => `/api/v1/apps/default/${what}`;
+const path = pathTo("policies");
 const jsonl = "application/jsonl";
 const named = (name: string) => `${JSON.stringify({ name, ...perSecond(1) })}\n`;
 
 /** @param body chunks, which are sent as fast as they are read */
-async function stream(url: string, body: Iterable<Buffer> | AsyncIterable<Buffer>, type = jsonl, token = adminToken) {
+async function stream(
+  url: string,
+  body: Iterable<Buffer> | AsyncIterable<Buffer>,
+  type = jsonl,
+  token = adminToken,
+  to = path,
+) {
   const headers = { authorization: `Bearer ${token}`, "content-type": type };
-  const outgoing = request(url + path, { method: "PUT", headers });
+  const outgoing = request(url + to, { method: "PUT", headers });
   // What was not sent yet when the answer came.
   const sent = pipeline(Readable.from(body), outgoing).catch(() => undefined);
   const [incoming] = (await once(outgoing, "response")) as [IncomingMessage];
@@ -164,5 +171,48 @@ describe("a body of many policies", () => {
     const answer = await stream(url, repeated(names.join(""), 1));
     expect(answer.body).toMatchObject({ created: 5_000 });
     expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+  });
+});
+
+describe("a body of many consumers", () => {
+  const to = pathTo("consumers");
+
+  it("of twenty million wrong lines is refused after the first hundred of them", async () => {
+    const { url, longestTurnMs } = await startMeasuredProcess();
+    await send(url, "GET", "/apps", {});
+    await longestTurnMs();
+    const answer = await stream(url, repeated("{}\n".repeat(200_000), 100), jsonl, adminToken, to);
+    expect([answer.status, answer.body.code]).toEqual([400, "invalid-consumers"]);
+    expect(answer.body.errors).toHaveLength(100);
+    // Each line lacks an id and a plan.
+    expect(answer.body.errors.at(-1).line).toBe(50);
+    expect(answer.body.detail).toBe(
+      "100 errors in the body, the first on line 1. Lines after these were not read. Nothing was stored.",
+    );
+    expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+  });
+
+  it("with more lines than the app may have consumers is refused at the first of them", async () => {
+    const { url, call } = await startControlPlane();
+    await call("PUT", "/apps/default", { body: { bounds: { consumers: 1_000 } } });
+    const line = `${JSON.stringify({ id: "a", plan: "pro" })}\n`;
+    const lines = Array.from({ length: 1_000 }, (_, i) => line.replace('"a"', `"c${i}"`)).join("");
+    const answer = await stream(
+      url,
+      chain(repeated(lines, 1), repeated(line.repeat(1_000), 2_600)),
+      jsonl,
+      adminToken,
+      to,
+    );
+    expect([answer.status, answer.body.code]).toEqual([409, "bound-exceeded"]);
+    expect(answer.body.errors).toEqual([
+      {
+        line: 1_001,
+        path: "bounds.consumers",
+        expected: 'at most 1000 of the app "default"',
+        got: "more in the body",
+      },
+    ]);
+    expect((await call("GET", "/apps/default/consumers")).body.count).toBe(0);
   });
 });

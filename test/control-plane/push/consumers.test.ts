@@ -2,7 +2,7 @@
 
 import type { ConsumersHead } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { pruneConsumers } from "../../../control-plane/src/storage/consumers.ts";
+import { mostRemembered, pruneConsumers } from "../../../control-plane/src/storage/consumer-changes.ts";
 import { type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
@@ -33,6 +33,13 @@ async function next(gateway: GatewayDouble): Promise<Message> {
 function answer(gateway: GatewayDouble, { epoch, to }: Message, lacks: object = {}): void {
   gateway.say({ type: "consumers", epoch, position: to, count: 0, unstored: 0, ...lacks });
 }
+
+/** As if as many other consumers had changed as deletions are remembered among. */
+const passRemembered = ({ app }: Running) =>
+  app.database
+    .updateTable("meta")
+    .set((row) => ({ consumers_position: row("consumers_position", "+", mostRemembered) }))
+    .execute();
 
 /** Takes everything that comes, until there is no more. */
 async function takeAll(gateway: GatewayDouble): Promise<Message[]> {
@@ -106,6 +113,46 @@ describe("a gateway", () => {
     ]);
     const upToDate = await connect(running, "g2", { epoch, position: 1_501 });
     expect(await next(upToDate)).toMatchObject({ from: 1_501, to: 1_502, lines: ["+default:c1499\tfree"] });
+  });
+
+  it("that lacks more changes than deletions are remembered among begins anew; one that is connected does not", async () => {
+    const running = await startControlPlane();
+    await load(running, ids(0, 4));
+    const connected = await connect(running, "g1");
+    const [{ epoch }] = (await takeAll(connected)) as [Message];
+    for (const id of ["c0", "c1"]) {
+      await running.call("DELETE", `/apps/default/consumers/${id}`);
+      await takeAll(connected);
+    }
+    await passRemembered(running);
+    await running.call("DELETE", "/apps/default/consumers/c2");
+    expect(await next(connected)).toMatchObject({ from: 6, to: 7 + mostRemembered, lines: ["-default:c2"] });
+    // Only the last one is still remembered.
+    const left = await running.app.database.selectFrom("consumer_deletions").select("id").execute();
+    expect(left).toEqual([{ id: "c2" }]);
+    const away = await next(await connect(running, "g2", { epoch, position: 4 }));
+    expect(away).toMatchObject({ from: 0, to: 7 + mostRemembered, fresh: true, lines: ["+default:c3\tpro"] });
+    const late = await next(await connect(running, "g3", { epoch, position: 6 }));
+    expect([late.fresh, late.lines]).toEqual([undefined, ["-default:c2"]]);
+  });
+
+  it("that has begun anew begins again if a deletion since then is not remembered any more", async () => {
+    const running = await startControlPlane();
+    await load(running, ids(0, 2_500));
+    const gateway = await connect(running, "g1");
+    const first = await next(gateway);
+    expect(first).toMatchObject({ fresh: true, more: true, to: 1_000 });
+    await running.call("DELETE", "/apps/default/consumers/c5");
+    await passRemembered(running);
+    await running.call("DELETE", "/apps/default/consumers/c6");
+    answer(gateway, first);
+    const taken = await takeAll(gateway);
+    expect(taken[0]).toMatchObject({ from: 0, fresh: true });
+    const lines = taken.flatMap((message) => message.lines);
+    expect(lines.filter((line) => line.startsWith("+"))).toHaveLength(2_498);
+    expect(lines).not.toContain("+default:c5\tpro");
+    // Deletions from before it began are not needed, however many are forgotten.
+    expect(taken.filter(({ fresh }) => fresh)).toHaveLength(1);
   });
 
   it("of an earlier version, or without memory for them, gets none, and nobody waits for it", async () => {

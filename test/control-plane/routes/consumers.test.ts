@@ -1,9 +1,17 @@
 // Consumers: made, changed and deleted one by one, listed by pages, and imported by a file. On every database, ids are what they are to
 // their bytes.
 
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { json } from "node:stream/consumers";
 import type { ConsumersHead } from "@sluice/limiter/protocol/push-messages.ts";
 import { describe, expect, it } from "vitest";
-import { type Answer, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import {
+  type Answer,
+  adminToken,
+  type Running,
+  startControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 const nowMs = 1_800_000_000_000;
@@ -26,6 +34,15 @@ const lines = (...documents: readonly object[]) => documents.map((one) => `${JSO
 
 function load({ call }: Running, text: string, query = ""): Promise<Answer> {
   return call("PUT", `${consumers}${query}`, { text, type: "application/jsonl" });
+}
+
+/** Sends a path that is not resolved. */
+async function askAsItIs({ url }: Running, path: string): Promise<{ status: number | undefined; code: string }> {
+  const { hostname, port } = new URL(url);
+  const headers = { authorization: `Bearer ${adminToken}`, "content-type": "application/json" };
+  const sent = request({ hostname, port, path: `/api/v1${path}`, method: "PUT", headers }).end('{"plan":"pro"}');
+  const [incoming] = (await once(sent, "response")) as [IncomingMessage];
+  return { status: incoming.statusCode, code: ((await json(incoming)) as { code: string }).code };
 }
 
 async function idsOf({ call }: Running, query = ""): Promise<string[]> {
@@ -154,6 +171,31 @@ describe("a consumer", () => {
     expect(await idsOf(running, "&plan=pro")).toEqual(["a%1", "ab1", "b", "b2"]);
     expect(await idsOf(running, "&plan=pro&prefix=b")).toEqual(["b", "b2"]);
     expect((await running.call("GET", `${consumers}?limit=1`)).body.count).toBe(5);
+    // A plan with a space at its end is another one.
+    for (const plan of ["pro%20", "PRO", "pr%C3%B3"])
+      expect([plan, await idsOf(running, `&plan=${plan}`)]).toEqual([plan, []]);
+    expect(await idsOf(running, "&prefix=b%20")).toEqual([]);
+  });
+
+  it("is not named . or .., which clients resolve in URLs, in a file neither", async () => {
+    const running = await start();
+    for (const id of [".", ".."]) {
+      const { status, body } = await load(running, lines({ id, plan: "pro" }));
+      expect([status, body.code]).toEqual([400, "invalid-consumers"]);
+      expect(body.errors).toEqual([
+        {
+          line: 1,
+          path: "id",
+          expected: "1 to 256 bytes without control characters, other than . and ..",
+          got: JSON.stringify(id),
+        },
+      ]);
+      // Node's client resolves it, this one does not.
+      const answer = await askAsItIs(running, `${consumers}/${id.replaceAll(".", "%2e")}`);
+      expect([id, answer.status, answer.code]).toEqual([id, 400, "invalid-request"]);
+    }
+    expect((await load(running, lines({ id: "...", plan: "pro" }, { id: ".a", plan: "pro" }))).status).toBe(200);
+    expect((await running.call("GET", at("..."))).body.id).toBe("...");
   });
 });
 

@@ -16,7 +16,7 @@ const undoNetworkLists = `
 
 const undoConsumers = `
   ${undoNetworkLists}
-  drop table consumers;
+  drop table consumers; drop table consumer_deletions; drop table consumer_imports;
   alter table meta drop column consumers_position; alter table meta drop column consumers_pruned;
   alter table usage drop column consumers;
 `;

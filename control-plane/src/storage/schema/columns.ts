@@ -42,18 +42,6 @@ export class Schema {
     return this.#isPostgres ? sql`varchar(${sql.lit(length)}) collate "C"` : sql`varchar(${sql.lit(length)})`;
   }
 
-  /**
-   * The type of a text that is compared byte by byte. Other texts of MySQL and MariaDB are equal if they differ in spaces at their ends
-   * alone, and each of the two has another name for a collation without that.
-   */
-  async exactText(length: number): Promise<RawBuilder<unknown>> {
-    if (!this.#isMysql) return this.name(length);
-    const { rows } = await sql<{ version: string }>`select version() as version`.execute(this.#database);
-    const isMariaDb = rows[0]?.version.toLowerCase().includes("mariadb") === true;
-    const collation = isMariaDb ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin";
-    return sql`varchar(${sql.lit(length)}) collate ${sql.raw(collation)}`;
-  }
-
   /** MySQL gives the index of a foreign key the name of the key: an index whose name is the same has another one there. */
   indexBesideKey(name: string): string {
     return this.#isMysql ? `${name}_index` : name;
@@ -64,8 +52,47 @@ export class Schema {
     build: (table: CreateTableBuilder<string, never>) => CreateTableBuilder<string, string>,
   ): Promise<void> {
     let table = this.#database.schema.createTable(name).ifNotExists();
-    if (this.#isMysql) table = table.modifyEnd(sql`engine = InnoDB default charset = utf8mb4 collate = utf8mb4_bin`);
+    if (this.#isMysql) {
+      const collation = sql.raw((await this.#collationOfApps()) ?? (await this.#exactCollation()));
+      table = table.modifyEnd(sql`engine = InnoDB default charset = utf8mb4 collate = ${collation}`);
+    }
     await build(table as CreateTableBuilder<string, never>).execute();
+  }
+
+  /**
+   * Texts of former tables become exact: of MySQL and MariaDB, they were equal if they differed in spaces at their ends alone. A table that has been
+   * changed already stays as it is.
+   */
+  async makeTextsExact(): Promise<void> {
+    if (!this.#isMysql) return;
+    const collation = await this.#exactCollation();
+    const { rows } = await sql<{ name: string }>`
+      select distinct table_name as name from information_schema.columns
+      where table_schema = database() and table_name not like 'kysely%' and collation_name <> ${collation}`.execute(
+      this.#database,
+    );
+    // A column cannot be changed before the one that refers to it, nor after it. Rows are not affected.
+    await sql`set foreign_key_checks = 0`.execute(this.#database);
+    for (const { name } of rows) {
+      await sql`alter table ${sql.table(name)} convert to character set utf8mb4 collate ${sql.raw(collation)}`.execute(
+        this.#database,
+      );
+    }
+    await sql`set foreign_key_checks = 1`.execute(this.#database);
+  }
+
+  /** A table has the collation of those that are there, because foreign keys need that. @returns undefined if there are none */
+  async #collationOfApps(): Promise<string | undefined> {
+    const { rows } = await sql<{ collation: string }>`
+      select collation_name as collation from information_schema.columns
+      where table_schema = database() and table_name = 'apps' and column_name = 'name'`.execute(this.#database);
+    return rows[0]?.collation;
+  }
+
+  /** Compares texts byte by byte, spaces at their ends included. MySQL and MariaDB have other names for it. */
+  async #exactCollation(): Promise<string> {
+    const { rows } = await sql<{ version: string }>`select version() as version`.execute(this.#database);
+    return rows[0]?.version.toLowerCase().includes("mariadb") === true ? "utf8mb4_nopad_bin" : "utf8mb4_0900_bin";
   }
 
   async addColumn(
@@ -76,6 +103,22 @@ export class Schema {
   ): Promise<void> {
     if (this.#isMysql && (await this.#hasColumn(table, name))) return;
     await this.#database.schema.alterTable(table).addColumn(name, type, build).execute();
+  }
+
+  /** Whether the column is still to be dropped. Only MySQL may have done a part of a step. */
+  async mayDrop(table: keyof Tables, name: string): Promise<boolean> {
+    return !this.#isMysql || this.#hasColumn(table, name);
+  }
+
+  async dropColumn(table: keyof Tables, name: string): Promise<void> {
+    if (!(await this.mayDrop(table, name))) return;
+    await this.#database.schema.alterTable(table).dropColumn(name).execute();
+  }
+
+  async dropIndex(table: keyof Tables, name: string): Promise<void> {
+    if (this.#isMysql && !(await this.#hasIndex(table, name))) return;
+    const index = this.#database.schema.dropIndex(name);
+    await (this.#isMysql ? index.on(table) : index).execute();
   }
 
   async createIndex(table: keyof Tables, name: string, columns: readonly string[], unique = false): Promise<void> {

@@ -23,7 +23,9 @@ const migrations: Record<string, Migration> = {
   "0013-exemptions": { up: addExemptions },
   "0014-consumers": { up: addConsumers },
   "0015-network-lists": { up: addNetworkLists },
-  "0016-ban-patterns": { up: addBanPatterns },
+  "0016-consumer-deletions": { up: addConsumerDeletions },
+  "0017-exact-texts": { up: makeTextsExact },
+  "0019-ban-patterns": { up: addBanPatterns },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -381,11 +383,10 @@ async function addHistoryBounds(database: Kysely<Tables>): Promise<void> {
 /** Consumers, in the order of their changes, and how many each app has. */
 async function addConsumers(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
-  const exactId = await schema.exactText(256);
   await schema.createTable("consumers", (table) =>
     table
       .addColumn("app", schema.name(63), (column) => column.notNull())
-      .addColumn("id", exactId, (column) => column.notNull())
+      .addColumn("id", schema.name(256), (column) => column.notNull())
       .addColumn("plan", "varchar(63)", (column) => column.notNull())
       .addColumn("overrides", schema.longText)
       .addColumn("position", "bigint", (column) => column.notNull())
@@ -435,4 +436,35 @@ async function addBanPatterns(database: Kysely<Tables>): Promise<void> {
     .set((row) => ({ key_pattern: row.ref("key_values") }))
     .where("key_values", "like", '%*"%')
     .execute();
+}
+
+/** Consumers that were deleted get a table of their own, so that nobody who reads the others meets them; and imports under way. */
+async function addConsumerDeletions(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("consumer_deletions", (table) =>
+    table
+      .addColumn("position", "bigint", (column) => column.primaryKey())
+      .addColumn("app", schema.name(63), (column) => column.notNull())
+      .addColumn("id", schema.name(256), (column) => column.notNull())
+      .addColumn("deleted_at", "bigint", (column) => column.notNull()),
+  );
+  await schema.createTable("consumer_imports", (table) =>
+    table
+      .addColumn("app", schema.name(63), (column) => column.primaryKey())
+      .addColumn("id", schema.name(36), (column) => column.notNull())
+      .addColumn("until_at", "bigint", (column) => column.notNull())
+      .addColumn("reserved", "bigint", (column) => column.notNull()),
+  );
+  if (!(await schema.mayDrop("consumers", "is_deleted"))) return;
+  await sql`
+    insert into consumer_deletions (position, app, id, deleted_at)
+    select position, app, id, changed_at from consumers
+    where is_deleted = 1 and position not in (select position from consumer_deletions)`.execute(database);
+  await sql`delete from consumers where is_deleted = 1`.execute(database);
+  await schema.dropIndex("consumers", "consumers_deleted");
+  await schema.dropColumn("consumers", "is_deleted");
+}
+
+async function makeTextsExact(database: Kysely<Tables>): Promise<void> {
+  await new Schema(database).makeTextsExact();
 }
