@@ -11,8 +11,13 @@ const atOnce = 200;
 const longMs = 366 * 86_400_000;
 
 /** Row i of n is of the small app once in a thousand, of the large one otherwise. */
-export async function fill(database: Database, rows: number, nowMs: number): Promise<void> {
-  const appOf = (i: number) => (i % 1_000 === 500 ? apps.small : apps.large);
+export async function fill(
+  database: Database,
+  rows: number,
+  nowMs: number,
+  { large, small }: { readonly large: string; readonly small: string } = apps,
+): Promise<void> {
+  const appOf = (i: number) => (i % 1_000 === 500 ? small : large);
   const id = (i: number) => (nowMs - rows + i).toString(36).padStart(9, "0") + String(i).padStart(16, "0");
   const at = (i: number) => nowMs - rows + i;
   const document = JSON.stringify({
@@ -26,7 +31,7 @@ export async function fill(database: Database, rows: number, nowMs: number): Pro
     ],
   });
   const app = { created_at: nowMs, revision: 0, realm: JSON.stringify({}), bounds: null };
-  await insert(database, "apps", 2, (i) => ({ name: i === 0 ? apps.large : apps.small, ...app }));
+  await insert(database, "apps", 2, (i) => ({ name: i === 0 ? large : small, ...app }));
   const token = {
     role: "owner",
     created_at: nowMs,
@@ -36,8 +41,8 @@ export async function fill(database: Database, rows: number, nowMs: number): Pro
     last_used_at: null,
   };
   await insert(database, "tokens", 2, (i) => {
-    const name = i === 0 ? apps.large : apps.small;
-    return { ...token, id: id(-2 + i), hash: hashToken(ownerTokens[name]), name: "owner", app: name };
+    const hash = hashToken(i === 0 ? ownerTokens.shop : ownerTokens.kiosk);
+    return { ...token, id: id(-2 + i), hash, name: "owner", app: i === 0 ? large : small };
   });
   await insert(database, "tokens", rows, (i) => {
     return { ...token, id: id(i), hash: hashToken(`bench-${i}`), name: `token ${i}`, app: appOf(i), role: "viewer" };
@@ -56,16 +61,38 @@ export async function fill(database: Database, rows: number, nowMs: number): Pro
     const made = { created_at: at(i), created_by: "bench", revision: i + 1, bytes: 100 };
     return { id: id(i), app: appOf(i), ...banned, until_at: nowMs + longMs, reason: "bench", ...made };
   });
+  const { revision, consumers_position } = await database
+    .selectFrom("meta")
+    .select(["revision", "consumers_position"])
+    .executeTakeFirstOrThrow();
+  const first = Number(revision) + 1;
+  const firstPosition = Number(consumers_position) + 1;
+  await insert(database, "consumers", rows, (i) => {
+    const made = { overrides: null, position: firstPosition + i, changed_at: at(i) };
+    return { app: appOf(i), id: nameOf("consumer", i), plan: i % 2 === 0 ? "pro" : "free", ...made };
+  });
+  await insert(database, "consumer_deletions", rows, (i) => {
+    return { position: firstPosition + rows + i, app: appOf(i), id: nameOf("deleted", i), deleted_at: at(i) };
+  });
+  await insert(database, "sessions", rows, (i) => {
+    const secrets = { hash: hashToken(`session-${i}`), former_hash: null, session_key: "0".repeat(43) };
+    const times = { created_at: at(i), rotated_at: at(i), confirmed_at: null, used_at: at(i), ends_at: nowMs + longMs };
+    return { id: nameOf("session", i), ...secrets, token: null, member: nameOf("member", i), ...times };
+  });
   const change = { source: "127.0.0.1", before: document, after: document };
   await insert(database, "revisions", rows, (i) => {
     const what = { action: "update-policy", app: appOf(i), policy: nameOf("policy", i), subject: null };
-    return { number: i + 1, at: at(i), who: `person-${i % 100}`, ...what, ...change };
+    return { number: first + i, at: at(i), who: `person-${i % 100}`, ...what, ...change };
   });
   await insert(database, "audit", rows, (i) => {
     const what = { action: "reset-counter", app: appOf(i), subject: nameOf("policy", i), bytes: 100 };
     return { id: id(i), at: at(i), who: `person-${i % 100}`, ...what, ...change };
   });
-  await database.updateTable("meta").set({ revision: rows }).where("id", "=", 1).execute();
+  await database
+    .updateTable("meta")
+    .set({ revision: Number(revision) + rows, consumers_position: firstPosition + 2 * rows })
+    .where("id", "=", 1)
+    .execute();
 }
 
 function nameOf(kind: string, i: number): string {

@@ -5,6 +5,12 @@ import { Counter, Histogram } from "prom-client";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import type { StorageObserver } from "../storage/engines/storage-observer.ts";
 
+declare module "fastify" {
+  interface FastifyInstance {
+    readonly storageObserver: StorageObserver;
+  }
+}
+
 const errorKinds = ["busy", "full", "unreachable", "unwritable", "other"] as const;
 
 /** From a read in memory to the longest time that a statement may take. */
@@ -12,6 +18,7 @@ const buckets = [0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 
 export default fp<{ observer: StorageObserver }>(
   async (app, { observer }) => {
+    app.decorate("storageObserver", observer);
     const registers = [app.metrics.registry];
     const statements = new Histogram({
       name: "sluice_control_database_statement_duration_seconds",

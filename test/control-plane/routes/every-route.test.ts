@@ -1,7 +1,9 @@
 // Every route is asked by everybody, and answers as the table of routes says. Whatever is changed leaves an entry of the history or of
 // the audit trail. The table is that of docs/security.md; a route that is added needs a request in `requests` below.
 
+import { CompiledQuery, sql } from "kysely";
 import { beforeAll, describe, expect, it } from "vitest";
+import { fill } from "../../../bench/lists/rows.ts";
 import {
   type Asker,
   askers,
@@ -20,6 +22,9 @@ import {
   perSecond,
   sharedControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
+import { rowsReadBy, Statements } from "./statements.ts";
 
 /** Each request has a second of its own, so that its entries are known by their time. */
 let nowMs = 1_900_000_000_000;
@@ -208,6 +213,8 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
   "GET /api/v1/gateways": async () => ({ path: "/gateways" }),
 };
 
+/** What all requests of this file ask of the database. */
+let statements: Statements;
 /** An early revision of the app shop. */
 let firstOfShop = 0;
 const tokens: Partial<Record<Asker, string>> = { admin: adminToken, gateway: gatewayToken };
@@ -216,6 +223,7 @@ const names: Partial<Record<Asker, string>> = {};
 
 beforeAll(async () => {
   const { call } = control();
+  statements = new Statements(control().app);
   await call("PUT", "/apps/bank", { body: { realm: {} } });
   await call("PUT", shop, { body: { realm: {} } });
   firstOfShop = (await call("PUT", `${shop}/policies/books`, { body: policy() })).body.revision;
@@ -377,5 +385,75 @@ describe("a route that does not say", () => {
   it("what those see who have the right in another app is not added", async () => {
     await expect(add({ access: "read" }, "GET")).rejects.toThrow("GET /api/v1/things: expected config.strangers");
     expect(await add({ access: "read", strangers: "filtered" }, "GET")).toMatchObject([{ records: "nothing" }]);
+  });
+});
+
+/** Lists from where a page begins, and what is looked for in them. */
+const furtherLists = [
+  ...["policies", "templates", "networks", "bans", "consumers"].map((list) => `${shop}/${list}?limit=1000&after=b`),
+  ...["plan=pro", "prefix=c", "plan=pro&prefix=c", "plan=pro&after=b"].map((query) => `${shop}/consumers?${query}`),
+  ...["/apps", "/tokens", "/members"].map((list) => `${list}?after=b`),
+  "/revisions?before=2",
+  ...["", "app=shop&"].flatMap((app) =>
+    ["who=ann", "subject=books", "action=put-consumer", "action=update-policy", "since=2020-01-01T00:00:00Z"].map(
+      (query) => `/audit?${app}${query}`,
+    ),
+  ),
+];
+
+/** SQLite has none, as everywhere else. */
+async function renewStatistics(): Promise<void> {
+  const { database } = control().app;
+  if (testDatabaseKind === undefined) return;
+  const tables = (await database.introspection.getTables()).map(({ name }) => `\`${name}\``);
+  await sql.raw(testDatabaseKind === "mariadb" ? `analyze table ${tables.join(", ")}` : "analyze").execute(database);
+}
+
+/** The bounds of all apps keep these small: gateways have all of them, or there is a row for each app. */
+const smallTables = [
+  "meta",
+  "apps",
+  "usage",
+  "policies",
+  "templates",
+  "network_lists",
+  "bans",
+  "consumer_imports",
+  "control_planes",
+  "live_gateways",
+  "counter_orders",
+  "relayed_activity",
+];
+/** Gateways have all callers' tokens, too. */
+const readsCallers = /from .tokens. where .role. = /;
+
+describe("a statement", () => {
+  const rows = 10_000;
+  /** A page has a thousand rows at most, and one more that says whether there is another page. */
+  const mostRead = 1_001;
+
+  it("reads a page of a table at most, whatever else is in it", async () => {
+    const { app, call } = control();
+    for (const path of furtherLists) expect([path, (await call("GET", path)).status]).toEqual([path, 200]);
+    await app.deleteOutdated();
+    // A gateway that lacks all changes of consumers but the first.
+    const { epoch } = app.consumerFeed.newest;
+    const consumers = { epoch, position: 1, count: 1, unstored: 0 };
+    const gateway = await connectGateway(control(), "g1", { epoch: "", revision: 0, protocol: 3, consumers });
+    await gateway.next("consumers" as never);
+    const made = statements.end();
+    await fill(app.database, rows, nowMs, { large: "full", small: "kiosk" });
+    await renewStatistics();
+    const tooMany: [string, number, string][] = [];
+    for (const { sql: text, parameters } of made) {
+      // It asks for what is in the app that is full, and not in the one that every request was for.
+      const ofFull = parameters.map((one) => (one === "shop" ? "full" : one));
+      for (const [table, count] of await rowsReadBy(app.database, CompiledQuery.raw(text, ofFull))) {
+        const isMeant = smallTables.includes(table) || readsCallers.test(text);
+        if (count > mostRead && !isMeant) tooMany.push([table, count, text]);
+      }
+    }
+    expect(made.length).toBeGreaterThan(100);
+    expect(tooMany).toEqual([]);
   });
 });

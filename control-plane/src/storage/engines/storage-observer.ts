@@ -1,6 +1,6 @@
 // Lets somebody watch what the database does and how long it takes, whichever engine it has: metrics and traces do.
 
-import type { DatabaseConnection, Dialect, Driver, QueryResult, TransactionSettings } from "kysely";
+import type { CompiledQuery, DatabaseConnection, Dialect, Driver, QueryResult, TransactionSettings } from "kysely";
 
 export const transactionKinds = ["read", "write"] as const;
 export type TransactionKind = (typeof transactionKinds)[number];
@@ -21,6 +21,7 @@ export interface Transaction {
 
 export interface Statement {
   readonly kind: StatementKind;
+  readonly query: CompiledQuery;
   readonly begunAtMs: number;
   readonly endedAtMs: number;
   readonly error: unknown;
@@ -168,7 +169,7 @@ class ObservedConnection implements DatabaseConnection {
     open.end({ kind, wantedAtMs: this.#wantedAtMs, begunAtMs, endedAtMs: performance.now(), error });
   }
 
-  async executeQuery<R>(query: Parameters<DatabaseConnection["executeQuery"]>[0]): Promise<QueryResult<R>> {
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     const begunAtMs = performance.now();
     let error: unknown;
     try {
@@ -182,6 +183,7 @@ class ObservedConnection implements DatabaseConnection {
       const inTransaction = this.open !== undefined;
       this.#observer.statement({
         kind: kindOf(query.sql),
+        query,
         begunAtMs,
         endedAtMs: performance.now(),
         error,
@@ -190,9 +192,7 @@ class ObservedConnection implements DatabaseConnection {
     }
   }
 
-  async *streamQuery<R>(
-    query: Parameters<DatabaseConnection["executeQuery"]>[0],
-  ): AsyncIterableIterator<QueryResult<R>> {
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
     yield await this.executeQuery<R>(query);
   }
 }

@@ -25,6 +25,7 @@ const migrations: Record<string, Migration> = {
   "0015-network-lists": { up: addNetworkLists },
   "0016-consumer-deletions": { up: addConsumerDeletions },
   "0017-exact-texts": { up: makeTextsExact },
+  "0018-sweeps": { up: addSweepIndexes },
   "0019-ban-patterns": { up: addBanPatterns },
 };
 
@@ -467,4 +468,12 @@ async function addConsumerDeletions(database: Kysely<Tables>): Promise<void> {
 
 async function makeTextsExact(database: Kysely<Tables>): Promise<void> {
   await new Schema(database).makeTextsExact();
+}
+
+/** What is looked for now and then, and in tables that may be long: sessions and tokens that have ended, and whom somebody has added. */
+async function addSweepIndexes(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createIndex("sessions", "sessions_ends", ["ends_at"]);
+  await schema.createIndex("tokens", "tokens_expiry", ["app", "expires_at"]);
+  await schema.createIndex("members", "members_created_by", ["created_by"]);
 }
