@@ -2,7 +2,7 @@
 
 import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
-import { addProblem, type Findings } from "@sluice/limiter/document/problems.ts";
+import { addProblem, type Findings, maxProblems, problemCount } from "@sluice/limiter/document/problems.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { rangeOf } from "@sluice/limiter/key/address-ranges.ts";
 import { cidrRule, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
@@ -43,13 +43,17 @@ export async function textOfBody(body: Readable): Promise<string> {
 
 /**
  * @param text a network on each line; what follows "#" or ";" is a comment
- * @param findings gets each line that is no network, and a list that is too long
+ * @param findings gets each line that is no network, until there are a hundred and no more is read; and a list that is too long
  */
 export async function readNetworks(text: string, findings: Findings): Promise<NewNetworkList> {
   /** By their ranges, in which different spellings of a network are the same. */
   const networks = new Map<string, string>();
   let number = 0;
-  for (const line of text.split("\n")) {
+  for (let from = 0; from < text.length && problemCount(findings) < maxProblems; ) {
+    // To split the text at once takes a third of a second if it has eight million lines.
+    const end = text.indexOf("\n", from);
+    const line = text.slice(from, end < 0 ? text.length : end);
+    from = end < 0 ? text.length : end + 1;
     number += 1;
     if (number % linesAtOnce === 0) await setImmediate();
     const written = line.split(/[#;]/, 1)[0]?.trim() ?? "";

@@ -3,7 +3,7 @@
 
 import type { Readable } from "node:stream";
 import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
-import { listProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
+import { listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
@@ -167,7 +167,8 @@ async function putRoute(app: FastifyInstance): Promise<void> {
         const count = problemCount(findings);
         if (count > 0) {
           const errors = listProblems(findings);
-          const detail = `${countOfErrors(count)} in the body. Nothing was stored.`;
+          const more = count < maxProblems ? "" : " Lines after these were not read.";
+          const detail = `${countOfErrors(count)} in the body.${more} Nothing was stored.`;
           throw new ApiError("invalid-networks", detail, { errors });
         }
         // The body may have taken long to arrive.

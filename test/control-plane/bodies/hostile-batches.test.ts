@@ -216,3 +216,25 @@ describe("a body of many consumers", () => {
     expect((await call("GET", "/apps/default/consumers")).body.count).toBe(0);
   });
 });
+
+describe("a list of networks", () => {
+  it.each([
+    ["line ends alone", "\n", 8_000_000, 201],
+    ["lines that are no networks", "x\n", 4_000_000, 400],
+  ])(
+    "of millions of %s is read in short turns, and no further than to the hundredth fault",
+    async (_, line, times, status) => {
+      const { url, longestTurnMs } = await startMeasuredProcess();
+      await send(url, "GET", "/apps", {});
+      await longestTurnMs();
+      const body = repeated(line.repeat(times / 10), 10);
+      const answer = await stream(url, body, "text/plain", adminToken, pathTo("networks/hostile"));
+      expect(answer.status).toBe(status);
+      if (status === 400) {
+        expect(answer.body.errors.at(-1).line).toBe(100);
+        expect(answer.body.detail).toBe("100 errors in the body. Lines after these were not read. Nothing was stored.");
+      }
+      expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
+    },
+  );
+});
