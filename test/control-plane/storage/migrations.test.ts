@@ -195,6 +195,68 @@ describe.each(engines)("on %s", (kind, startServer) => {
     await expect(failed).rejects.not.toThrow(/^ {4}at /m);
   });
 
+  it("consumers that were deleted move to a table of their own", async () => {
+    const database = await open(await place());
+    await migrate(database, "0015-network-lists");
+    const former = database as unknown as Kysely<Record<string, Record<string, unknown>>>;
+    const rows = ["kept", "gone"].map((id, i) => {
+      return { app: "default", id, plan: "pro", overrides: null, position: i + 1, changed_at: 5, is_deleted: i };
+    });
+    await former.insertInto("consumers").values(rows).execute();
+    await migrate(database);
+    expect((await database.selectFrom("consumers").selectAll().execute()).map(({ id }) => id)).toEqual(["kept"]);
+    const deletions = await database.selectFrom("consumer_deletions").selectAll().execute();
+    const read = deletions.map((row) => ({
+      ...row,
+      position: Number(row.position),
+      deleted_at: Number(row.deleted_at),
+    }));
+    expect(read).toEqual([{ position: 2, app: "default", id: "gone", deleted_at: 5 }]);
+  });
+
+  it.skipIf(kind !== "MariaDB")(
+    "texts compare exactly in every table, also where they were stored without that",
+    async () => {
+      const database = await open(await place());
+      await migrate(database, "0016-consumer-deletions");
+      const collations = async () => {
+        const { rows } = await sql<{ table_name: string; collation: string }>`
+        select table_name as table_name, collation_name as collation from information_schema.columns
+        where table_schema = database() and collation_name is not null and table_name not like 'kysely%'`.execute(
+          database,
+        );
+        return rows;
+      };
+      const tables = [...new Set((await collations()).map(({ table_name }) => table_name))];
+      expect(tables.length).toBeGreaterThan(15);
+      // As former versions made them.
+      const references = ["policies", "bans", "templates"] as const;
+      for (const table of references) {
+        await database.schema.alterTable(table).dropConstraint(`${table}_app`).execute();
+      }
+      for (const table of tables) {
+        await sql`alter table ${sql.table(table)} convert to character set utf8mb4 collate utf8mb4_bin`.execute(
+          database,
+        );
+      }
+      for (const table of references) {
+        const changed = database.schema.alterTable(table);
+        await changed.addForeignKeyConstraint(`${table}_app`, ["app"], "apps", ["name"]).execute();
+      }
+      const countOf = async (name: string) =>
+        (await database.selectFrom("apps").select("name").where("name", "=", name).execute()).length;
+      expect(await countOf("default ")).toBe(1);
+      await migrate(database);
+      expect([await countOf("default"), await countOf("default ")]).toEqual([1, 0]);
+      const fresh = await open(await place());
+      await migrate(fresh);
+      expect(await schemaOf(database, kind)).toEqual(await schemaOf(fresh, kind));
+      const orphan = sql`insert into templates (app, name, document, revision, updated_at) values ('none', 'a', '{}', 1, 1)`;
+      await expect(orphan.execute(database)).rejects.toThrow(/foreign key/i);
+      expect(new Set((await collations()).map(({ collation }) => collation))).toEqual(new Set(["utf8mb4_nopad_bin"]));
+    },
+  );
+
   it("steps that ran by a clock that is ahead keep no later step from running", async () => {
     const database = await open(await place());
     await migrate(database, schemas.at(-2));

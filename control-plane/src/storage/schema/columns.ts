@@ -15,6 +15,13 @@ import {
 import type { Tables } from "../tables.ts";
 
 type Column = (column: ColumnDefinitionBuilder) => ColumnDefinitionBuilder;
+/** The foreign keys of all tables, each of which is from an `app` to the apps' names. */
+const refersToApps = [
+  ["policies", "policies_app"],
+  ["bans", "bans_app"],
+  ["templates", "templates_app"],
+] as const;
+
 type TextType = "text" | RawBuilder<unknown>;
 
 export class Schema {
@@ -71,14 +78,20 @@ export class Schema {
       where table_schema = database() and table_name not like 'kysely%' and collation_name <> ${collation}`.execute(
       this.#database,
     );
-    // A column cannot be changed before the one that refers to it, nor after it. Rows are not affected.
-    await sql`set foreign_key_checks = 0`.execute(this.#database);
+    // A column cannot be changed before the one that refers to it, nor after it.
+    for (const [table, name] of refersToApps) {
+      if (rows.length === 0 || !(await this.#hasForeignKey(table, name))) continue;
+      await this.#database.schema.alterTable(table).dropConstraint(name).execute();
+    }
     for (const { name } of rows) {
       await sql`alter table ${sql.table(name)} convert to character set utf8mb4 collate ${sql.raw(collation)}`.execute(
         this.#database,
       );
     }
-    await sql`set foreign_key_checks = 1`.execute(this.#database);
+    for (const [table, name] of refersToApps) {
+      if (await this.#hasForeignKey(table, name)) continue;
+      await this.#database.schema.alterTable(table).addForeignKeyConstraint(name, ["app"], "apps", ["name"]).execute();
+    }
   }
 
   /** A table has the collation of those that are there, because foreign keys need that. @returns undefined if there are none */
@@ -146,6 +159,13 @@ export class Schema {
     const { rows } = await sql`
       select 1 from information_schema.columns
       where table_schema = database() and table_name = ${table} and column_name = ${name}`.execute(this.#database);
+    return rows.length > 0;
+  }
+
+  async #hasForeignKey(table: string, name: string): Promise<boolean> {
+    const { rows } = await sql`
+      select 1 from information_schema.table_constraints
+      where table_schema = database() and table_name = ${table} and constraint_name = ${name}`.execute(this.#database);
     return rows.length > 0;
   }
 
