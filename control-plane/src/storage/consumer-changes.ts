@@ -109,23 +109,22 @@ async function forgetOutdated(transaction: Transaction<Tables>, nowMs: number): 
 
 /** Returns the positions of the first deletions that are to be forgotten. They are in the order of their times too, but for what clocks differ. */
 async function readOutdated(from: Database | Transaction<Tables>, nowMs: number): Promise<number[]> {
-  const rows = await from
-    .selectFrom("consumer_deletions")
-    .select(["position", "deleted_at"])
-    .orderBy("position")
-    .limit(consumersAtOnce)
-    .execute();
-  if (rows.length === 0) return [];
+  const first = (count: number) =>
+    from.selectFrom("consumer_deletions").select(["position", "deleted_at"]).orderBy("position").limit(count).execute();
   const { consumers_position } = await from
     .selectFrom("meta")
     .select("consumers_position")
     .where("id", "=", 1)
     .executeTakeFirstOrThrow();
   const upTo = Number(consumers_position) - mostRemembered;
-  const stays = rows.findIndex(
-    ({ position, deleted_at }) => Number(position) > upTo && Number(deleted_at) >= nowMs - forgetAfterMs,
-  );
-  return (stays < 0 ? rows : rows.slice(0, stays)).map(({ position }) => Number(position));
+  const stays = ({ position, deleted_at }: { position: number; deleted_at: number }) =>
+    Number(position) > upTo && Number(deleted_at) >= nowMs - forgetAfterMs;
+  // Mostly, the oldest one says that there is nothing to do.
+  const [oldest] = await first(1);
+  if (oldest === undefined || stays(oldest)) return [];
+  const rows = await first(consumersAtOnce);
+  const end = rows.findIndex(stays);
+  return (end < 0 ? rows : rows.slice(0, end)).map(({ position }) => Number(position));
 }
 
 function readPruned(from: Database | Transaction<Tables>): Promise<{ consumers_pruned: number }> {
