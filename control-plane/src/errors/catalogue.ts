@@ -227,7 +227,7 @@ export const errorCatalogue = {
     status: 429,
     title: "Too many streams",
     meaning:
-      "This member or token follows 20 streams of events already, or 200 are in use. `Retry-After` says when to try again.",
+      "This member or token follows 20 streams of events already, or 200 are in use and no app has many more of them than this one. `Retry-After` says when to try again.",
   },
   "headers-too-large": {
     status: 431,
