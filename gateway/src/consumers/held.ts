@@ -8,6 +8,7 @@ import type { ConsumersHead, HeldConsumers } from "../../../limiter/src/protocol
 import { consumersDict } from "../runtime/shared-memory.ts";
 import {
   appOf,
+  areSharesOpen,
   beginShares,
   endShares,
   hasRoomFor,
@@ -48,7 +49,12 @@ const nothing: ConsumersState = { epoch: "", position: 0, beginning: 1, validFro
 /** Called at the start: takes the places of what must find room even if the dict is full. @returns whether it holds anything yet */
 export function openConsumers(): boolean {
   if (consumersDict === undefined) return false;
-  if (consumersDict.get(stateKey)[0] !== undefined) return true;
+  if (consumersDict.get(stateKey)[0] !== undefined) {
+    if (areSharesOpen()) return true;
+    // An earlier version of Sluice, before a reload, has not counted what each app has.
+    consumersDict.flush_all();
+    consumersDict.flush_expired();
+  }
   writeState(nothing);
   consumersDict.safe_set(countKey, 0);
   openShares();

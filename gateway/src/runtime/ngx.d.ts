@@ -40,6 +40,10 @@ declare interface SharedDict {
   get_keys(max: number): string[];
   capacity(): number;
   free_space(): number;
+  /** Marks all as expired. */
+  flush_all(): void;
+  /** Frees what has expired. */
+  flush_expired(): number;
 }
 
 /** A cosocket client of lua-resty-redis. */

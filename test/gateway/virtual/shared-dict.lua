@@ -201,6 +201,16 @@ function sharedDict.view(dict, nowMs, between)
     return keys
   end
 
+  function view.flush_all()
+    for key in pairs(dict.entries) do
+      remove(key)
+    end
+  end
+
+  function view.flush_expired()
+    return 0
+  end
+
   function view.capacity()
     return dict.capacity
   end
