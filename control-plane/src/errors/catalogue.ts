@@ -58,7 +58,7 @@ export const errorCatalogue = {
     status: 403,
     title: "Cross-site request",
     meaning:
-      "A request with a session's cookie that changes something needs `X-CSRF-Token`, and must come from a page of the control plane. `detail` names the header.",
+      "A request with a session's cookie that changes something needs `X-CSRF-Token`, and must come from a page of the control plane. One that reads may have `X-CSRF-Token`, but not that of another session. `detail` names the header.",
   },
   "sign-in-refused": {
     status: 403,

@@ -37,12 +37,12 @@ const ofEvery: readonly ErrorCode[] = [
 const ofPrivate: readonly ErrorCode[] = [
   "unauthorized",
   "forbidden",
+  // A session's cookie came with it, and another site's page, or one of another session, may have sent it.
+  "cross-site-request",
   "too-many-failed-sign-ins",
   "database-busy",
   "database-unreachable",
 ];
-/** Of each private method but GET: a session's cookie came with it, and another site's page may have sent it. */
-const ofSessions: readonly ErrorCode[] = ["cross-site-request"];
 /** Of each method but GET, whether the route has a use for the body or not. */
 const ofBodies: readonly ErrorCode[] = ["malformed-body", "body-too-large", "unsupported-media-type", "yaml-busy"];
 const ofChanges: readonly ErrorCode[] = ["storage-unwritable", "storage-full"];
@@ -58,7 +58,6 @@ export function commonRefusals({
   return [
     ...ofEvery,
     ...(isPublic ? [] : ofPrivate),
-    ...(isPublic || method === "GET" ? [] : ofSessions),
     ...(limited ? (["too-many-requests"] as const) : []),
     ...(method === "GET" ? [] : ofBodies),
     ...(records ? ofChanges : []),
