@@ -127,3 +127,24 @@ it("tries a request: which policies it meets, why not the others, what the count
   expect(faults).toEqual([]);
   await page.context().close();
 });
+
+it("shows what nobody sees in a key, so that nobody bans another one than they read", async () => {
+  const agent = "\u202emoc.evil";
+  await statusOf("alone", Buffer.from(agent).toString("latin1"));
+  const { page, faults } = await newPage(browser);
+  await signIn(page, system.controlUrl, adminToken, "/keys");
+  await page.getByLabel("Policy").fill("alone");
+  await page.getByLabel("header:user-agent").fill(agent);
+  await page.getByRole("button", { name: "Look up" }).first().click();
+  const card = page.getByRole("region", { name: "The key's counter" });
+  await card.getByText("[U+202E]moc.evil").waitFor();
+  await card.getByRole("button", { name: "Ban", exact: true }).click();
+  const dialog = page.getByRole("dialog", { name: "[U+202E]moc.evil" });
+  await dialog.getByRole("button", { name: "Ban" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await page.goto(`${system.controlUrl}/bans`);
+  await page.getByRole("rowheader", { name: "[U+202E]moc.evil" }).waitFor();
+  expect(await page.getByText(agent).count()).toBe(0);
+  expect(faults).toEqual([]);
+  await page.context().close();
+});

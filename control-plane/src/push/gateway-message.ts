@@ -24,12 +24,14 @@ const mostPartCharacters = 300;
 /** Key values are stored in so many bytes at most (limiter/src/compiled/counter-key.ts). */
 const mostKeyCharacters = 200;
 
-/** A short text without control characters, because it goes into logs, pages and metrics. */
-const text = { type: "string", maxLength: 128, pattern: "^[^\\u0000-\\u001f\\u007f]*$" };
+/** Nobody sees these, and some turn what is around them. */
+const invisible = "\\u0000-\\u001f\\u007f\\p{Cf}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}";
+/** A short text without such characters, because it goes into logs, pages and metrics. */
+const text = { type: "string", maxLength: 128, pattern: `^[^${invisible}]*$` };
 /** To a database, an id with a space at its end, or with half a surrogate pair, may be equal to another gateway's. */
 const gatewayId = {
   ...text,
-  pattern: "^[^\\u0000-\\u001f\\u007f\\p{Cs}]*[^\\u0000-\\u0020\\u007f\\p{Cs}]$",
+  pattern: `^[^${invisible}\\p{Cs}]*[^ ${invisible}\\p{Cs}]$`,
 };
 const count = { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 const problem = recordSchema({ path: { type: "string" }, expected: { type: "string" }, got: { type: "string" } });

@@ -43,7 +43,8 @@ const bodyShape: Shape = {
         kind: "text",
         expected: "a text of 1 to 100 bytes in one line, without invisible characters and without spaces around it",
         maxBytes: 100,
-        accepts: (text) => /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+$/u.test(text) && text.trim() === text,
+        accepts: (text) =>
+          /^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]+$/u.test(text) && text.trim() === text,
       },
       description: "Who has the token. The history shows changes under this name.",
       required: true,

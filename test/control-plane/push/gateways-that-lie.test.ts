@@ -116,6 +116,19 @@ describe("a gateway that reports traffic which cannot be", () => {
   });
 });
 
+it.each(["gateway-1", "Zürich", "東京 2"])("a gateway may be called %j", (gateway) => {
+  expect(readGatewayMessage(JSON.stringify(hello(gateway)))).toMatchObject({ gateway });
+});
+
+it.each(["gateway\u200b", "\u202e1-yawetag", "gate\u00adway", "\u3164", "gateway\u2028", "gateway\ufe0f"])(
+  "a gateway may not be called %j: people would take it for another one",
+  (gateway) => expect(readGatewayMessage(JSON.stringify(hello(gateway)))).toBeUndefined(),
+);
+
+function hello(gateway: string) {
+  return { type: "hello", gateway, version: "1", workers: 1, epoch: "", revision: 0 };
+}
+
 describe("a database that was restored from a backup made before there were proofs", () => {
   it("is an alarm, until an admin of all apps starts a new history", async () => {
     const SLUICE_DATA_DIR = await temporaryDir();

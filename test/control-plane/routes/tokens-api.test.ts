@@ -50,6 +50,8 @@ describe("POST /tokens", () => {
     [{ name: "a\nb", app: "default", role: "viewer" }, ['name: "a?b"']],
     [{ name: "admin\u202etxt", app: "default", role: "viewer" }, ['name: "admin\u202etxt"']],
     [{ name: "admin\u200b", app: "default", role: "viewer" }, ['name: "admin\u200b"']],
+    [{ name: "admin\u3164", app: "default", role: "viewer" }, ['name: "admin\u3164"']],
+    [{ name: "ad\u034fmin", app: "default", role: "viewer" }, ['name: "ad\u034fmin"']],
     [{ name: "admin ", app: "default", role: "viewer" }, ['name: "admin "']],
     [{ name: "x".repeat(101), app: "default", role: "viewer" }, [`name: "${"x".repeat(80)}…"`]],
     [{ name: "x", app: "default", role: "viewer", expiresIn: "0s" }, ['expiresIn: "0s"']],

@@ -10,6 +10,7 @@ import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { useSettled } from "../../parts/use-settled.ts";
+import { visible } from "../../parts/visible.ts";
 import { type Action, type AuditSearch, actions, periods, readAuditSearch } from "./audit-search.ts";
 
 const route = getRouteApi("/shell/audit");
@@ -119,10 +120,13 @@ function Row({
       <td>
         <Moment at={at} />
       </td>
-      <th scope="row">{who}</th>
+      <th scope="row">{visible(who)}</th>
       <td>{t(`actions.${action as Action}`)}</td>
       <td>
-        {[app, policy, subject].filter((one) => one !== undefined && one !== "").join(" / ")}
+        {[app, policy, subject]
+          .filter((one) => one !== undefined && one !== "")
+          .map((one) => visible(one ?? ""))
+          .join(" / ")}
         {revision === undefined ? null : (
           <>
             {" "}
@@ -148,7 +152,7 @@ function Details({ entry, onClose }: { entry: Entry; onClose: () => void }) {
   return (
     <Dialog title={t(`actions.${entry.action as Action}`)} onClose={onClose}>
       <p>
-        {entry.who} · <Moment at={entry.at} />
+        {visible(entry.who)} · <Moment at={entry.at} />
       </p>
       {documents.length === 0 ? <p className="quiet">{t("noDocument")}</p> : null}
       {documents.map((which) => (

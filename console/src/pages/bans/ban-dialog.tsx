@@ -8,6 +8,7 @@ import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { visible } from "../../parts/visible.ts";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
@@ -24,7 +25,7 @@ export function BanDialog({ app, banned, onClose }: { app: string; banned: Banne
   const [reason, setReason] = useState("");
   const [cidr, setCidr] = useState("");
   const what = banned === undefined ? { cidr: cidr.trim() } : { policy: banned.policy.name, key: [...banned.key] };
-  const name = banned === undefined ? t("network") : banned.key.join(" · ");
+  const name = banned === undefined ? t("network") : banned.key.map(visible).join(" · ");
   const act = async () => {
     const ban = await answerOf(
       api.POST("/api/v1/apps/{app}/bans", {

@@ -1,6 +1,7 @@
 // Which bans of a policy's key values hold for a key.
 
 import type { Schemas } from "../../api/client.ts";
+import { visible } from "../../parts/visible.ts";
 
 export type Ban = Schemas["Ban"];
 
@@ -13,7 +14,7 @@ export function bansOfKey(bans: readonly Ban[], policy: string, key: readonly st
 
 /** Says who is banned, as people read it. */
 export function bannedOf({ cidr, key, keyPattern }: Ban): string {
-  return cidr ?? (keyPattern ?? key ?? []).join(" · ");
+  return cidr ?? (keyPattern ?? key ?? []).map(visible).join(" · ");
 }
 
 function matches({ key: banned, keyPattern }: Ban, key: readonly string[]): boolean {

@@ -74,8 +74,8 @@ function Bans({ app, mayEdit }: { app: string; mayEdit: boolean }) {
             <td>
               <Moment at={ban.until} />
             </td>
-            <td>{ban.reason ?? ""}</td>
-            <td>{ban.createdBy}</td>
+            <td>{visible(ban.reason ?? "")}</td>
+            <td>{visible(ban.createdBy)}</td>
             <td>
               <Moment at={ban.createdAt} />
             </td>

@@ -8,6 +8,7 @@ import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { visible } from "../../parts/visible.ts";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
@@ -47,12 +48,12 @@ export function ConsumerDialog({
       }),
     );
     await cache.invalidateQueries({ queryKey: ["consumers", app] });
-    tell({ text: t("stored", { id, plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 }) });
+    tell({ text: t("stored", { id: visible(id), plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 }) });
     return true;
   };
   return (
     <Confirmation
-      title={consumer === undefined ? t("addTitle") : t("changeTitle", { id })}
+      title={consumer === undefined ? t("addTitle") : t("changeTitle", { id: visible(id) })}
       action={t("store")}
       isChanged={plan !== (consumer?.plan ?? "") || own !== original}
       act={act}

@@ -12,6 +12,7 @@ import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { useSettled } from "../../parts/use-settled.ts";
+import { visible } from "../../parts/visible.ts";
 import { ConsumerDialog } from "./consumer-dialog.tsx";
 import { DeleteConsumerDialog } from "./delete-consumer-dialog.tsx";
 
@@ -95,7 +96,7 @@ function Consumers({ app, prefix, plan, mayEdit }: Shown) {
         {consumers.map((consumer) => (
           <tr key={consumer.id}>
             <th scope="row" className="code">
-              {consumer.id}
+              {visible(consumer.id)}
             </th>
             <td>{consumer.plan}</td>
             <td>{Object.keys(consumer.overrides ?? {}).join(", ")}</td>
@@ -107,7 +108,7 @@ function Consumers({ app, prefix, plan, mayEdit }: Shown) {
                 <>
                   <button
                     type="button"
-                    aria-label={t("changeOne", { id: consumer.id })}
+                    aria-label={t("changeOne", { id: visible(consumer.id) })}
                     onClick={() => setChanging(consumer)}
                   >
                     {t("change")}
@@ -115,7 +116,7 @@ function Consumers({ app, prefix, plan, mayEdit }: Shown) {
                   <button
                     type="button"
                     className="danger"
-                    aria-label={t("deleteOne", { id: consumer.id })}
+                    aria-label={t("deleteOne", { id: visible(consumer.id) })}
                     onClick={() => setDeleting(consumer)}
                   >
                     {t("delete")}

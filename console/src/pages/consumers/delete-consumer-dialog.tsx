@@ -5,6 +5,7 @@ import { useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { visible } from "../../parts/visible.ts";
 
 const wait = "5s";
 
@@ -27,10 +28,16 @@ export function DeleteConsumerDialog({
       }),
     );
     await cache.invalidateQueries({ queryKey: ["consumers", app] });
-    tell({ text: t("deleted", { id }) });
+    tell({ text: t("deleted", { id: visible(id) }) });
   };
   return (
-    <Confirmation title={t("deleteTitle", { id })} action={t("delete")} destructive act={act} onClose={onClose}>
+    <Confirmation
+      title={t("deleteTitle", { id: visible(id) })}
+      action={t("delete")}
+      destructive
+      act={act}
+      onClose={onClose}
+    >
       <p>{t("deleteMeans")}</p>
     </Confirmation>
   );

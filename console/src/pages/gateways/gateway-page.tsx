@@ -7,6 +7,7 @@ import { fleetQuery, type Gateway } from "../../api/queries.ts";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { visible } from "../../parts/visible.ts";
 import { useExpectation } from "../../settings/language.tsx";
 
 const route = getRouteApi("/shell/gateways/$gateway");
@@ -21,7 +22,7 @@ export function GatewayPage() {
       <p>
         <Link to="/gateways">{t("title")}</Link>
       </p>
-      <h1>{id}</h1>
+      <h1>{visible(id)}</h1>
       {isPending ? <Loading /> : null}
       {fleet === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
       {fleet !== undefined && gateway === undefined ? <Empty>{t("gone")}</Empty> : null}

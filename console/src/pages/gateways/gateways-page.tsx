@@ -7,6 +7,7 @@ import { fleetQuery, type Gateway } from "../../api/queries.ts";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { visible } from "../../parts/visible.ts";
 
 export function GatewaysPage() {
   const t = useTranslations("gateways");
@@ -44,7 +45,7 @@ function Row({ gateway }: { gateway: Gateway }) {
     <tr>
       <th scope="row">
         <Link to="/gateways/$gateway" params={{ gateway: gateway.id }}>
-          {gateway.id}
+          {visible(gateway.id)}
         </Link>
       </th>
       <td>

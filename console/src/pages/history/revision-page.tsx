@@ -9,6 +9,7 @@ import { DiffView } from "../../parts/diff/diff-view.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
+import { visible } from "../../parts/visible.ts";
 import { RollbackDialog, type Target } from "./rollback-dialog.tsx";
 
 const route = getRouteApi("/shell/history/$revision");
@@ -43,7 +44,7 @@ export function RevisionPage() {
         <section className="card" aria-label={t("what")}>
           <p>{revision.summary}</p>
           <p className="quiet">
-            {revision.who} · <Moment at={revision.at} />
+            {visible(revision.who)} · <Moment at={revision.at} />
           </p>
           {diff === undefined ? <Loading /> : <DiffView changes={diff.changes} />}
           {mayEdit && revision.app !== undefined ? (

@@ -10,6 +10,7 @@ import { useRights } from "../../parts/rights.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { visible } from "../../parts/visible.ts";
 import { BanDialog } from "../bans/ban-dialog.tsx";
 import { bansOfKey } from "../bans/bans-of-key.ts";
 import { UnbanDialog } from "../bans/unban-dialog.tsx";
@@ -104,7 +105,7 @@ export function CounterCard({
 }
 
 export function shownKey(key: readonly string[], none: string): string {
-  return key.length === 0 ? none : key.map((value) => (value === "" ? '""' : value)).join(" · ");
+  return key.length === 0 ? none : key.map((value) => (value === "" ? '""' : visible(value))).join(" · ");
 }
 
 function Why({
