@@ -15,10 +15,7 @@ const mostOverridesBytes = 4_096;
 /** Control characters separate consumers on their way to gateways; halves of surrogate pairs are no text. */
 const unprintable = /[\p{Cc}\p{Cs}]/u;
 
-/** Clients resolve these in URLs, even percent-encoded: nobody could read or delete such a consumer. */
-const dotSegments: readonly string[] = [".", ".."];
-
-export const idRule = `1 to ${mostIdBytes} bytes without control characters, other than . and ..`;
+export const idRule = `1 to ${mostIdBytes} bytes without control characters and without blanks around it, and neither "." nor ".."`;
 
 const idShape: Shape = {
   kind: "text",
@@ -51,10 +48,10 @@ export const namedConsumerShape = {
   },
 } as const satisfies Shape;
 
+/** Gateways read headers without the blanks around them, so such an id would match no request. A URL cannot end in "." or "..". */
 export function isConsumerId(text: string): boolean {
-  return (
-    text !== "" && Buffer.byteLength(text) <= mostIdBytes && !unprintable.test(text) && !dotSegments.includes(text)
-  );
+  const isReachable = text === text.trim() && text !== "." && text !== "..";
+  return text !== "" && isReachable && Buffer.byteLength(text) <= mostIdBytes && !unprintable.test(text);
 }
 
 interface ConsumerBody {

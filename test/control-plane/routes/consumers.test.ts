@@ -95,10 +95,10 @@ describe("a consumer", () => {
 
   it("has an id of any printable text, which is another one if any of its bytes is", async () => {
     const running = await start();
-    const ids = ["a", "A", "a ", " a", "á", "a\u0301", "a/b?c=d", "a%2Fb", "日本", "😀", "ß", "ss", "x".repeat(256)];
+    const ids = ["a", "A", "a b", "á", "a\u0301", "a/b?c=d", "a%2Fb", "日本", "😀", "ß", "ss", "x".repeat(256)];
     for (const id of ids) expect((await running.call("PUT", at(id), { body: { plan: "pro" } })).status).toBe(201);
     expect((await idsOf(running)).sort()).toEqual([...ids].sort());
-    expect((await running.call("DELETE", at("a "))).status).toBe(200);
+    expect((await running.call("DELETE", at("a b"))).status).toBe(200);
     expect((await running.call("GET", at("a"))).body.id).toBe("a");
     const { used } = (await running.call("GET", "/apps/shop")).body;
     expect(used.consumers).toBe(ids.length - 1);
@@ -106,6 +106,8 @@ describe("a consumer", () => {
 
   it.each([
     ["an id of 257 bytes", at("é".repeat(129)), { plan: "pro" }, "consumer"],
+    ["an id with a blank before it, which gateways remove", at(" ann"), { plan: "pro" }, "consumer"],
+    ["an id with a blank behind it", at("ann\u3000"), { plan: "pro" }, "consumer"],
     ["no plan", at("ann"), {}, "plan"],
     ["a plan that is no name", at("ann"), { plan: "Pro!" }, "plan"],
     ["a field that there is not", at("ann"), { plan: "pro", note: "x" }, "note"],
@@ -241,6 +243,17 @@ describe("an import", () => {
     ]);
     expect(await idsOf(running)).toEqual([]);
     expect((await load(running, lines({ id: "x", plan: "NO" }))).body.code).toBe("invalid-consumers");
+  });
+
+  it("refuses ids that no request could match, or no URL could name", async () => {
+    const running = await start();
+    const ids = [" a", "a\u00a0", ".", ".."];
+    const { body } = await load(running, lines(...ids.map((id) => ({ id, plan: "free" }))));
+    expect(body.errors.map(({ line, path }: { line: number; path: string }) => [line, path])).toEqual(
+      ids.map((_, i) => [i + 1, "id"]),
+    );
+    const others = ["a b", "...", ".a"].map((id) => ({ id, plan: "free" }));
+    expect((await load(running, lines(...others))).body).toMatchObject({ created: others.length });
   });
 
   it("deletes all only if that is meant", async () => {

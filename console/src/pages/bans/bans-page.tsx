@@ -10,6 +10,7 @@ import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { visible } from "../../parts/visible.ts";
 import { BanDialog } from "./ban-dialog.tsx";
 import { type Ban, bannedOf } from "./bans-of-key.ts";
 import { UnbanDialog } from "./unban-dialog.tsx";
