@@ -37,6 +37,11 @@ local function encoded(text)
   end))
 end
 
+-- As nginx's encoder finds out.
+local function isPlain(text)
+  return not text:find("[^%w._~-]")
+end
+
 local function listed(reading)
   if reading == nil then
     return "[]"
@@ -49,7 +54,7 @@ local function formOf(name, query, body, type)
   if not form then
     return form
   end
-  return argument.fieldValue(body, query, name, form)
+  return argument.fieldValue(body, query, name, form, isPlain)
 end
 
 for line in io.lines() do
@@ -60,7 +65,7 @@ for line in io.lines() do
   local name, query, body, type, cookie = unpack(fields)
   io.write(
     ('{"Sluice":{"query":%s,"form":%s,"cookie":%s}}\n'):format(
-      listed(argument.argumentValue(query, name)),
+      listed(argument.argumentValue(query, name, isPlain)),
       listed(formOf(name, query, body, type)),
       listed(cookieValue(cookie, name))
     )
