@@ -188,7 +188,7 @@ describe("a consumer", () => {
         {
           line: 1,
           path: "id",
-          expected: "1 to 256 bytes without control characters, other than . and ..",
+          expected: '1 to 256 bytes without control characters and without blanks around it, and neither "." nor ".."',
           got: JSON.stringify(id),
         },
       ]);
