@@ -10,15 +10,15 @@ import type { SpelledRequest } from "./server.ts";
 /** @returns undefined: the name is not there. false: the answer is 400 */
 export function readBySluice(kind: Kind, request: SpelledRequest): Reading {
   const { name, query, body, cookie } = request;
-  if (kind === "query") return argumentValue(query, name, isPlain);
+  if (kind === "query") return argumentValue(query, name, readUsual);
   if (kind === "cookie") return cookieValue(cookie, name);
   const form = formReadingOf(request);
-  return form === undefined || form === false ? form : fieldValue(body, query, name, form, isPlain);
+  return form === undefined || form === false ? form : fieldValue(body, query, name, form, readUsual);
 }
 
-/** As nginx's encoder finds out. */
-function isPlain(text: string): boolean {
-  return /^[\w.~-]*$/.test(text);
+/** A part of what nginx's encoder finds out. */
+function readUsual(written: string): string | undefined {
+  return /^[\w.~-]*$/.test(written) ? written : undefined;
 }
 
 /** @returns how the body is read as a form; undefined: not at all, so that `onMissingKey` applies */

@@ -134,7 +134,7 @@ function readingOf(
       return readInBytes((bytes) => cookieValue(bytes(lines.join(";")), bytes(part.name)));
     }
     case "query":
-      return readInBytes((bytes) => argumentValue(bytes(queryOf(request)), bytes(part.name), isPlain));
+      return readInBytes((bytes) => argumentValue(bytes(queryOf(request)), bytes(part.name), readUsual));
     case "form":
       return fieldOf(request, part.name);
     default:
@@ -156,11 +156,11 @@ function fieldOf(request: MadeUpRequest, name: string): string | undefined | fal
   const form = formReading(headerOf(request, "content-type"), headerOf(request, "content-encoding"));
   if (form === undefined || form === false) return form;
   if (body === "" || bytesOf(body) > mostFormBytes) return undefined;
-  return readInBytes((bytes) => fieldValue(bytes(body), bytes(queryOf(request)), bytes(name), form, isPlain));
+  return readInBytes((bytes) => fieldValue(bytes(body), bytes(queryOf(request)), bytes(name), form, readUsual));
 }
 
 /** Not known: no request waits for the answer. */
-const isPlain = () => false;
+const readUsual = () => undefined;
 
 /** Reads as in Lua, where a character is a byte. */
 function readInBytes(

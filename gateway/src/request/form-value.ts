@@ -4,8 +4,8 @@
 import { fieldValue } from "../../../limiter/src/key/argument.ts";
 import { type FormReading, formReading, mostFormBytes } from "../../../limiter/src/key/form-type.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
-import { isPlain } from "./plain-text.ts";
 import { readHeader } from "./request-headers.ts";
+import { readUsual } from "./usual-text.ts";
 
 /**
  * Has nginx read the body if it is a form within the bound, so that `formValue` finds it. Yields until the body is there: call it
@@ -21,7 +21,7 @@ export function formValue(name: string): Reading {
   const form = currentForm();
   if (form === undefined || form === false) return form;
   const body = isBounded() ? ngx.req.get_body_data() : undefined;
-  return body === undefined ? undefined : fieldValue(body, ngx.var["args"] ?? "", name, form, isPlain);
+  return body === undefined ? undefined : fieldValue(body, ngx.var["args"] ?? "", name, form, readUsual);
 }
 
 function currentForm(): FormReading {

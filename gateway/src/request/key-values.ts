@@ -10,8 +10,8 @@ import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { formValue } from "./form-value.ts";
-import { isPlain } from "./plain-text.ts";
 import { readHeader } from "./request-headers.ts";
+import { readUsual } from "./usual-text.ts";
 
 /**
  * The values that `readKeyValues` read last, in the key's order, not encoded. Values beyond the key's length are left over from
@@ -61,7 +61,7 @@ function readPart(part: KeyPart): Reading {
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
   if (source === "header") return part.name === "authorization" ? readAuthorization() : readHeader(part.name);
   if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
-  if (source === "query") return argumentValue(ngx.var["args"] ?? "", part.name, isPlain);
+  if (source === "query") return argumentValue(ngx.var["args"] ?? "", part.name, readUsual);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
   if (source === "form") return formValue(part.name);
   if (source === "var") return ngx.var[part.name];

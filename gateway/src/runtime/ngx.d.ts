@@ -168,6 +168,7 @@ declare namespace ngx {
   export function sha1_bin(text: string): string;
   export function encode_base64(text: string): string;
   export function escape_uri(text: string): string;
+  export function unescape_uri(text: string): string;
   export function decode_base64(text: string): string | undefined;
   export function md5(text: string): string;
   /** Returns an integer from 0 to 2^32 - 1. */

@@ -15,10 +15,10 @@ const semicolonCode = 59;
 const equalsCode = 61;
 
 /**
- * Returns whether a text has nothing but letters, digits, "-", ".", "_" and "~", or false if it is not known. nginx finds that out without a
- * loop in Lua, which would end LuaJIT's trace of everything that leads there: a request would cost half as much again.
+ * Decodes a value that is ASCII, and encoded in the usual way; undefined if that is not known. nginx finds that out without a loop in Lua, which
+ * would end LuaJIT's trace of everything that leads there: a request would cost half as much again.
  */
-export type IsPlain = (this: void, text: string) => boolean;
+export type ReadUsual = (this: void, written: string) => string | undefined;
 
 /** PHP, Express and others read no more of them, and ignore the rest. */
 const mostArguments = 1000;
@@ -28,11 +28,11 @@ const mostArguments = 1000;
  * upstream reads them.
  * @returns undefined: no such argument. false: servers differ on its value
  */
-export function argumentValue(query: string, name: string, isPlain: IsPlain): Reading {
+export function argumentValue(query: string, name: string, readUsual: ReadUsual): Reading {
   // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
   const end = endOf(query, "&", 0);
-  const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name, isPlain);
-  return first === false || end >= query.length ? first : laterValue(query, end + 1, name, isPlain, first);
+  const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name, readUsual);
+  return first === false || end >= query.length ? first : laterValue(query, end + 1, name, readUsual, first);
 }
 
 /**
@@ -44,11 +44,11 @@ export function fieldValue(
   query: string,
   name: string,
   charset: "utf-8" | "ascii",
-  isPlain: IsPlain,
+  readUsual: ReadUsual,
 ): Reading {
-  const field = argumentValue(form, name, isPlain);
+  const field = argumentValue(form, name, readUsual);
   if (field === false) return false;
-  const argument = argumentValue(query, name, isPlain);
+  const argument = argumentValue(query, name, readUsual);
   if (argument === false || (argument !== undefined && field !== undefined && argument !== field)) return false;
   const value = field ?? argument;
   return value !== undefined && charset === "ascii" && !isAscii(value) ? false : value;
@@ -60,7 +60,13 @@ function isAscii(text: string): boolean {
 }
 
 /** @param before the value of an argument before these */
-function laterValue(query: string, from: number, name: string, isPlain: IsPlain, before: string | undefined): Reading {
+function laterValue(
+  query: string,
+  from: number,
+  name: string,
+  readUsual: ReadUsual,
+  before: string | undefined,
+): Reading {
   let value = before;
   let start = from;
   let count = 1;
@@ -73,7 +79,7 @@ function laterValue(query: string, from: number, name: string, isPlain: IsPlain,
     const end = endOf(query, "&", start);
     if (equals < start) equals = endOf(query, "=", start);
     if (semicolon < start) semicolon = endOf(query, ";", start);
-    const other = valueBetween(query, start, equals, semicolon, end, name, isPlain);
+    const other = valueBetween(query, start, equals, semicolon, end, name, readUsual);
     if (other === false) return false;
     if (other !== undefined && value !== undefined && other !== value) return false;
     if (other !== undefined) value = other;
@@ -93,7 +99,7 @@ function valueBetween(
   semicolon: number,
   end: number,
   name: string,
-  isPlain: IsPlain,
+  readUsual: ReadUsual,
 ): Reading {
   if (start === end) return undefined;
   if (semicolon < end) return isNamedAmong(query, start, end, name) ? false : undefined;
@@ -102,7 +108,7 @@ function valueBetween(
   if (likeness === otherName) return undefined;
   if (likeness !== sameName) return false;
   const written = query.slice(endOfName + 1, end);
-  return isPlain(written) ? written : textOf(written);
+  return readUsual(written) ?? textOf(written);
 }
 
 /** Returns whether the name is found by a server that splits at ";", or by one that does not. */

@@ -4,10 +4,10 @@ import { describe, expect, it } from "vitest";
 import { argumentValue as read, fieldValue as readField } from "../../../limiter/src/key/argument.ts";
 import { documentedSpellings } from "../../fixtures/documents/documented-spellings.ts";
 
-const isPlain = (text: string) => /^[\w.~-]*$/.test(text);
-const argumentValue = (query: string, name: string) => read(query, name, isPlain);
+const readUsual = (written: string) => (/^[\w.~-]*$/.test(written) ? written : undefined);
+const argumentValue = (query: string, name: string) => read(query, name, readUsual);
 const fieldValue = (form: string, query: string, name: string, charset: "utf-8" | "ascii") =>
-  readField(form, query, name, charset, isPlain);
+  readField(form, query, name, charset, readUsual);
 
 describe("the table of arguments", () => {
   it.each(documentedSpellings("`?`"))("says how $written is read", ({ written, reading }) => {

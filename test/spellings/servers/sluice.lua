@@ -37,9 +37,15 @@ local function encoded(text)
   end))
 end
 
--- As nginx's encoder finds out.
-local function isPlain(text)
-  return not text:find("[^%w._~-]")
+-- Like gateway/src/request/usual-text.ts, whose encoder and decoder are nginx's.
+local function readUsual(written)
+  local text = written:gsub("+", " "):gsub("%%(%x%x)", function(digits)
+    return string.char(tonumber(digits, 16))
+  end)
+  local again = text:gsub("[^%w._~-]", function(byte)
+    return ("%%%02X"):format(byte:byte())
+  end)
+  return again == written and not text:find("[^ -~]") and text or nil
 end
 
 local function listed(reading)
@@ -54,7 +60,7 @@ local function formOf(name, query, body, type)
   if not form then
     return form
   end
-  return argument.fieldValue(body, query, name, form, isPlain)
+  return argument.fieldValue(body, query, name, form, readUsual)
 end
 
 for line in io.lines() do
@@ -65,7 +71,7 @@ for line in io.lines() do
   local name, query, body, type, cookie = unpack(fields)
   io.write(
     ('{"Sluice":{"query":%s,"form":%s,"cookie":%s}}\n'):format(
-      listed(argument.argumentValue(query, name, isPlain)),
+      listed(argument.argumentValue(query, name, readUsual)),
       listed(formOf(name, query, body, type)),
       listed(cookieValue(cookie, name))
     )
