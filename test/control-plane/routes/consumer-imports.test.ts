@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { always } from "../../../control-plane/src/bounds/bounds.ts";
 import { beginImport, deleteOthers, endImport, putSome } from "../../../control-plane/src/storage/consumer-imports.ts";
 import { write } from "../../../control-plane/src/storage/write.ts";
 import {
@@ -49,6 +50,16 @@ async function stored({ app }: Running): Promise<string[]> {
     .orderBy("id")
     .execute();
   return rows.map(({ id }) => id);
+}
+
+/** An app that has so many consumers, and no more, finds room for more only if there is some for all apps. */
+const withoutPlaceOfItsOwn = always.consumers;
+
+/** Pretends that apps have so many consumers; "": all of them together. */
+async function count({ app: { database } }: Running, counts: Readonly<Record<string, number>>): Promise<void> {
+  for (const [app, consumers] of Object.entries(counts)) {
+    await database.updateTable("usage").set({ consumers }).where("app", "=", app).execute();
+  }
 }
 
 const countOf = async ({ call }: Running) => (await call("GET", "/apps/shop/consumers?limit=1")).body.count;
@@ -108,17 +119,12 @@ describe("an import for which there is no room", () => {
     const running = await start();
     const before = many("old", 3);
     await load(running, before);
-    if (bound === undefined) {
-      const full = running.app.database
-        .updateTable("usage")
-        .set({ consumers: 1_000_000 - 1 })
-        .where("app", "=", "");
-      await full.execute();
-    } else await running.call("PUT", "/apps/shop", { body: { bounds: { consumers: bound } } });
+    if (bound === undefined) await count(running, { shop: withoutPlaceOfItsOwn + 3, "": 1_000_000 - 1 });
+    else await running.call("PUT", "/apps/shop", { body: { bounds: { consumers: bound } } });
     const { status, body } = await load(running, many("new", 6), "?replace=true");
     expect([of, status, body.code]).toEqual([of, 409, "bound-exceeded"]);
     expect(await stored(running)).toEqual(before);
-    expect(await countOf(running)).toBe(3);
+    expect(await countOf(running)).toBe(bound === undefined ? withoutPlaceOfItsOwn + 3 : 3);
     // As many as there are can be replaced, however full the app is.
     expect((await load(running, many("new", 3), "?replace=true")).body).toMatchObject({ created: 3, deleted: 3 });
     expect(await stored(running)).toEqual(many("new", 3));
@@ -127,12 +133,8 @@ describe("an import for which there is no room", () => {
   it("is refused because of what another one has taken, until that one ends", async () => {
     const running = await start("kiosk");
     const { database, totalBounds } = running.app;
-    const full = database
-      .updateTable("usage")
-      .set({ consumers: 1_000_000 - 4 })
-      .where("app", "=", "");
     await load(running, ["a"]);
-    await full.execute();
+    await count(running, { shop: withoutPlaceOfItsOwn + 1, "": 1_000_000 - 4 });
     const consumers = new Map(many("k", 3).map((id) => [id, { id, plan: "pro", overrides: null }]));
     const underWay = await beginImport(database, "kiosk", consumers, false, totalBounds);
     const refused = await load(running, ["b", "c"]);

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
 import { adminToken, onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { onFinished } from "../../fixtures/side-by-side.ts";
 
 const office = "/apps/default/networks/office";
 const text = (lines: string) => ({ text: lines, type: "text/plain" });
@@ -201,6 +202,8 @@ describe("lists whose senders are slow", () => {
         "error",
         () => {},
       );
+      // The control plane's stop waits for it.
+      onFinished(() => void sent.destroy());
       sent.write("10.0.0.0/8\n");
       return once(sent, "response").then(([response]) => ({ sent, status: response.statusCode as number }));
     });

@@ -240,7 +240,7 @@ describe("a delta", () => {
   const from = { epoch: "e1", revision: 7 };
   const delta = { type: "delta", format: 1, epoch: "e1", revision: 8, edition: "1", proof: "p8", from, policyCount: 2 };
   const ban = { id: "b1", app: "shop", cidr: "10.0.0.0/8", untilSeconds: 4e9 };
-  const ofKey = { id: "b2", app: "shop", policy: "books", key: ["*"], untilSeconds: 4e9 };
+  const ofKey = { id: "b2", app: "shop", policy: "books", keyPattern: ["*"], untilSeconds: 4e9 };
   const caller = { app: "shop", sha256: "0a".repeat(32) };
   const names = ({ state }: HeldState) =>
     Object.entries(state.policiesByName).flatMap(([app, of]) => Object.keys(of).map((name) => `${app}/${name}`));
@@ -348,7 +348,7 @@ describe("a delta", () => {
     const many = 1_000;
     const overrides = Array.from({ length: many }, (_, place) => ({ key: [`u${place}`], mode: "off" }));
     const document = { ...smallestDocument, key: ["header:x-user"], overrides };
-    const bans = Array.from({ length: many }, (_, place) => ({ ...ofKey, id: `b${place}`, key: [`u${place}`] }));
+    const bans = Array.from({ length: many }, (_, place) => ({ ...ofKey, id: `b${place}`, keyPattern: [`u${place}`] }));
     const held = holding({ policies: [{ app: "shop", document }], bans });
     let pauses = 0;
     const taken = held.take(frameText({ ...delta, policyCount: 1, bans: [{ ...ofKey, id: "one-more" }] }), () => {
