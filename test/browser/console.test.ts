@@ -1,7 +1,7 @@
 // The console in a real browser, before the real system: signing in, what the pages show of live traffic, and what a page may not do.
 
 import { expect, it } from "vitest";
-import { newPage, signIn } from "../fixtures/clients/console-page.ts";
+import { newPage, signIn, signOut } from "../fixtures/clients/console-page.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { adminToken } from "../fixtures/servers/system.ts";
 import { until } from "../fixtures/until.ts";
@@ -27,8 +27,7 @@ it("asks who one is, says what was wrong with a token, and then shows the page t
   );
   expect(kept).not.toContain(adminToken);
   expect(faults).toEqual([]);
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("Token").waitFor();
+  await signOut(page);
   await page.goto(`${world.system.controlUrl}/policies`);
   await page.getByLabel("Token").waitFor();
   await page.context().close();

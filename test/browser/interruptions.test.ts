@@ -3,7 +3,7 @@
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
+import { newPage, signIn, signOut, startBrowser } from "../fixtures/clients/console-page.ts";
 import { adminToken, System } from "../fixtures/servers/system.ts";
 import { until, untilPasses } from "../fixtures/until.ts";
 
@@ -69,8 +69,7 @@ it("after a new sign-in in another tab one stores and signs out as before; a sig
   await page.getByText("You are still signed in").waitFor();
   await page.unroute("**/api/v1/session");
   await page.goto(`${system.controlUrl}/overview`);
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("Token").waitFor();
+  await signOut(page, [other]);
   await other.goto(`${system.controlUrl}/overview`);
   await other.getByLabel("Token").waitFor();
   await page.context().close();
@@ -229,7 +228,7 @@ async function tokenOfEve(): Promise<string> {
 
 it("after a sign-out in another tab nothing of what was shown is left", async () => {
   const { page, other } = await twoTabs("left");
-  await other.getByRole("button", { name: "Sign out" }).click();
+  await signOut(other, [page]);
   for (const tab of [other, page]) {
     await tab.getByLabel("Token").waitFor();
     expect(await everythingIn(tab)).not.toContain("former person");

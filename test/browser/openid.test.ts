@@ -3,7 +3,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { consoleDist, requireConsoleBuild } from "../../launch/console-build.ts";
-import { newPage, startBrowser } from "../fixtures/clients/console-page.ts";
+import { newPage, signOut, startBrowser } from "../fixtures/clients/console-page.ts";
 import { startWorld } from "../fixtures/servers/openid-world.ts";
 
 let browser: Browser;
@@ -38,8 +38,7 @@ it("leads to the provider and back to the page that was asked for, with the righ
   await page.getByLabel("App").selectOption("bank");
   await page.getByRole("link", { name: "loans" }).waitFor();
   expect(await page.getByRole("link", { name: "New policy" }).count()).toBe(0);
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("Token").waitFor();
+  await signOut(page);
   // The provider's own pages may have their faults.
   expect(faults.filter((fault) => fault.includes(world.url))).toEqual([]);
   await page.context().close();

@@ -51,7 +51,7 @@ beforeAll(async () => {
   ).token;
   const banned = await system.api("POST", "/apps/default/bans?wait=30s", {
     policy: "three",
-    key: ["bad-*"],
+    keyPattern: ["bad-*"],
     for: "1h",
   });
   expect(banned.status, banned.body).toBe(201);

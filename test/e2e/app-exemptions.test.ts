@@ -74,7 +74,7 @@ describe("an app", () => {
   it("still refuses whom it bans", async () => {
     const banned = await system.api("POST", "/apps/crm/bans?wait=30s", {
       policy: "by-user",
-      key: ["*", "health-7"],
+      keyPattern: ["*", "health-7"],
       for: "1h",
     });
     expect(banned.status).toBe(201);

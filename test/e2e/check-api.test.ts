@@ -96,7 +96,7 @@ beforeAll(async () => {
           id: `${name}-${scope}`,
           app: "default",
           policy: `${name}-${scope}`,
-          key: ["bad-*"],
+          keyPattern: ["bad-*"],
           untilSeconds: fullHour + 3600,
         })),
       ),

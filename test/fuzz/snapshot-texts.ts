@@ -40,7 +40,7 @@ function partsOf({ epoch, revision, quota }: Good): Parts {
     ],
     bans: [
       { id: "b1", app: "default", cidr: "192.0.2.0/24", untilSeconds: 4_000_000_000 },
-      { id: "b2", app: "shop", policy: "keyed", key: ["*"], untilSeconds: 4_000_000_000 },
+      { id: "b2", app: "shop", policy: "keyed", keyPattern: ["*"], untilSeconds: 4_000_000_000 },
     ],
     callers: [{ app: "default", sha256: "ab".repeat(32) }],
     policies: [

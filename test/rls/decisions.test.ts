@@ -70,7 +70,7 @@ beforeAll(async () => {
       id: scope,
       app: "default",
       policy: `${scope}-user`,
-      key: ["bad-*"],
+      keyPattern: ["bad-*"],
       untilSeconds: fullHour + 3600,
     })),
     callers: [callerOf(envoy)],

@@ -113,21 +113,23 @@ describe("an import for which there is no room", () => {
   });
 
   it.each([
-    ["of the app", 5],
+    ["of the app", withoutPlaceOfItsOwn + 5],
     ["of all apps together", undefined],
   ])("deletes nobody either if it was to replace them, by the bound %s", async (of, bound) => {
     const running = await start();
-    const before = many("old", 3);
+    const before = many("old", withoutPlaceOfItsOwn + 3);
     await load(running, before);
-    if (bound === undefined) await count(running, { shop: withoutPlaceOfItsOwn + 3, "": 1_000_000 - 1 });
+    if (bound === undefined) await count(running, { "": 1_000_000 - 1 });
     else await running.call("PUT", "/apps/shop", { body: { bounds: { consumers: bound } } });
-    const { status, body } = await load(running, many("new", 6), "?replace=true");
+    const { status, body } = await load(running, many("new", before.length + 3), "?replace=true");
     expect([of, status, body.code]).toEqual([of, 409, "bound-exceeded"]);
-    expect(await stored(running)).toEqual(before);
-    expect(await countOf(running)).toBe(bound === undefined ? withoutPlaceOfItsOwn + 3 : 3);
+    expect(await stored(running)).toEqual(before.toSorted());
+    expect(await countOf(running)).toBe(before.length);
     // As many as there are can be replaced, however full the app is.
-    expect((await load(running, many("new", 3), "?replace=true")).body).toMatchObject({ created: 3, deleted: 3 });
-    expect(await stored(running)).toEqual(many("new", 3));
+    const after = many("new", before.length);
+    const { length } = after;
+    expect((await load(running, after, "?replace=true")).body).toMatchObject({ created: length, deleted: length });
+    expect(await stored(running)).toEqual(after.toSorted());
   });
 
   it("is refused because of what another one has taken, until that one ends", async () => {

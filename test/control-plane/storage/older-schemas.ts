@@ -14,12 +14,13 @@ const undoNetworkLists = `
   alter table usage drop column network_lists; alter table usage drop column network_bytes;
 `;
 
-const undoSweepIndexes = `
+const undoNewest = `
+  alter table bans drop column key_pattern;
   drop index sessions_ends; drop index tokens_expiry; drop index members_created_by;
 `;
 
 const undoConsumers = `
-  ${undoSweepIndexes}
+  ${undoNewest}
   ${undoNetworkLists}
   drop table consumers; drop table consumer_deletions; drop table consumer_imports;
   alter table meta drop column consumers_position; alter table meta drop column consumers_pruned;
