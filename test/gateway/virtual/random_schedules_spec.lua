@@ -214,7 +214,7 @@ local function assertEmpty(world, check)
     end
     check.same({}, worker.states())
     check.equal(0, inner("stores.redis.batcher", "threads"))
-    check.equal(0, inner("stores.redis.debts", "count"))
+    check.equal(0, inner("stores.redis.debts", "places").taken)
     check.equal(0, inner("charging.held-slots", "holdCount"))
     check.equal(0, inner("redis.breaker", "openBreakers"))
     check.same({}, inner("redis.patience", "watched"))
