@@ -208,7 +208,7 @@ describe("a flood from one address", () => {
     for (const path of ["/healthz", "/openapi.json", "/readyz"]) {
       const { received } = talk(port, get(path));
       await untilPasses(() => expect(received()).toContain("HTTP/1.1 200"));
-      expect(finished.indexOf(path) - (came.get(path) ?? 0), path).toBeLessThan(20);
+      expect(finished.indexOf(path) - (came.get(path) ?? 0), path).toBeLessThan(200);
     }
     // Had it been over, nobody would have been delayed.
     expect(finished.length).toBeLessThan(3_000);
