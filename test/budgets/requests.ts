@@ -1,4 +1,4 @@
-// What clients of every kind ask of a control plane: for each route that they may use, the request that costs it the most.
+// Lists the requests of each kind of client: for each route that the client may use, the request that costs the control plane the most.
 
 import { operationsOf } from "../fixtures/clients/described-answers.ts";
 import { app, type World } from "./world.ts";

@@ -1,8 +1,8 @@
-// What one request of each route costs a control plane with much stored: processor time of its process, and bytes of the answer.
+// Measures what one request of each route costs a control plane that has much stored: processor time of its process, and bytes of the answer.
 
-import { readFileSync } from "node:fs";
 import { connect } from "node:net";
-import { changes, gets, type Kind, kinds, signIns, written } from "./requests.ts";
+import { cpuUs } from "../../bench/cpu-time.ts";
+import { changes, gets, type Kind, signIns, written } from "./requests.ts";
 import type { World } from "./world.ts";
 
 export interface RouteCost {
@@ -13,9 +13,7 @@ export interface RouteCost {
   readonly bytes: number;
 }
 
-/** The clock of the kernel's counts of processor time. */
-const ticksPerSecond = 100;
-/** Each is asked so long, or so often: a tick is long. */
+/** Each is asked so long, or so often. */
 const measuredMs = 600;
 const mostRequests = 2_000;
 
@@ -29,15 +27,14 @@ export async function routeCosts(world: World): Promise<RouteCost[]> {
     const { port } = new URL(world.plane.url);
     const { pid } = world.plane;
     let answer = await ask(Number(port), request);
-    // What needs more rights than a viewer or an editor has is for admins, who are not limited.
-    const beganMs = processorMs(pid);
+    const beganUs = cpuUs([pid]);
     const endAt = performance.now() + measuredMs;
     let requests = 0;
     while (performance.now() < endAt && requests < mostRequests) {
       answer = await ask(Number(port), request);
       requests += 1;
     }
-    const ms = (processorMs(pid) - beganMs) / requests;
+    const ms = (cpuUs([pid]) - beganUs) / requests / 1_000;
     costs.push({ asked: `${asked.method} ${asked.path}`, ms, ...answer });
   }
   return costs.sort((a, b) => b.ms - a.ms);
@@ -48,20 +45,12 @@ export async function requestsOf(world: World): Promise<Record<Kind, Buffer[]>> 
   const all = await gets(world);
   const { viewer, editor, caller } = world.tokens;
   const reads = (token: string | undefined) => [...all, ...signIns].map((asked) => written(asked, token));
-  const ofKind: Record<Kind, Buffer[]> = {
+  return {
     stranger: [...reads(undefined), ...reads("a-token-that-nobody-has-0123456789")],
     caller: reads(caller),
     viewer: reads(viewer),
     editor: [...changes.map((asked) => written(asked, editor)), ...reads(editor)],
   };
-  for (const kind of kinds) if (ofKind[kind].length === 0) throw new Error(`there is nothing that a ${kind} may ask`);
-  return ofKind;
-}
-
-function processorMs(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  const [, , , , , , , , , , , user, system] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return ((Number(user) + Number(system)) * 1_000) / ticksPerSecond;
 }
 
 /** Sends one request on a connection of its own, and reads all of the answer. */

@@ -67,7 +67,7 @@ export async function readConsumerChanges(database: Database, after: number, lim
     .orderBy("position")
     .limit(limit)
     .execute();
-  // Whoever has nothing has nothing to delete either.
+  // A gateway that has no consumers needs no deletions.
   const deleted =
     after === 0
       ? []

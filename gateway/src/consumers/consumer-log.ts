@@ -257,7 +257,7 @@ export function flushConsumers(directory: string): void {
 }
 
 /**
- * Whether the log has grown so long that it is to be written anew.
+ * Returns whether the log has grown so long that it must be written anew.
  *
  * - no: the log is short, or writing it has just failed.
  * - idle: when nothing else is to be done.

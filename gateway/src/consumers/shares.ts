@@ -2,7 +2,7 @@
 // app that has an equal share leaves the last eighth to the others. If apps with less lack room all the same, the gateway begins anew, and
 // no app gets more than all can have of it (max-min fairness): of an app that has more, those are left out that were changed last.
 //
-// What apps have is counted in the dict. What they lack is known to the worker that owns the push socket, from the control plane.
+// The dict counts what apps have. The worker that owns the push socket knows what they lack, from the control plane.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { ConsumersHead } from "../../../limiter/src/protocol/push-messages.ts";

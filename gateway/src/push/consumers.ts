@@ -87,7 +87,7 @@ export function takeConsumers({ gatewayDir }: Settings, pieces: readonly string[
   const after = stateAfter(before, head);
   writeState(after);
   learnTotals(head);
-  // What is left over of another beginning would count, too.
+  // Entries of an earlier beginning would count, too.
   if (!head.more && after.phase === "complete") compareTotals(head);
   if (unread > 0) ngx.log(ngx.ERR, "sluice: push: expected consumers, got ", unread, " lines that say nothing");
   const unstored = publishUnstored();

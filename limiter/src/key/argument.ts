@@ -137,7 +137,7 @@ function textOf(written: string): string | false {
   let isEncoded = false;
   for (let i = 0; i < written.length; i++) {
     const code = written.charCodeAt(i);
-    // Of a query, Node reads bytes beyond ASCII as Latin-1, and Tomcat refuses them. Rack drops a byte 0 at the end of a form.
+    // Node reads bytes of a query beyond ASCII as Latin-1, and Tomcat refuses them. Rack drops a byte 0 at the end of a form.
     if (code === 0 || code >= 128) return false;
     if (code === percent || code === plus) isEncoded = true;
   }
