@@ -30,6 +30,13 @@ describe("the table of cookies", () => {
     for (const [name, parse] of Object.entries(parsers)) expect([name, parse(written)]).toEqual([name, others[name]]);
   });
 
+  it("is followed by the bound: of 1,000 cookies one is read, and of 1,001 none", () => {
+    expect(cookieValue(`${"x=1; ".repeat(999)}sid=ann`, "sid")).toBe("ann");
+    expect(cookieValue(`${"x=1; ".repeat(1_000)}sid=ann`, "sid")).toBe(false);
+    expect(cookieValue(`x=${"s".repeat(998)}; s=ann`, "s")).toBe("ann");
+    expect(cookieValue(`x=${"s".repeat(1_000)}; s=ann`, "s")).toBe(false);
+  });
+
   it("has no two spellings that one parser reads alike and Sluice as two values", () => {
     for (const name of Object.keys(spellings[0]?.others ?? {})) {
       const counters = new Map<string, Set<string>>();

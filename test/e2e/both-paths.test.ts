@@ -100,6 +100,83 @@ describe.each(Object.keys(scopes))("a policy of store %s", (scope) => {
   );
 });
 
+describe("policies that count by all that a request has", () => {
+  const keys = [
+    ["ip"],
+    ["ip/16/48"],
+    ["path"],
+    ["host"],
+    ["method"],
+    ["header:x-user"],
+    ["header:authorization"],
+    ["header:x-none", "ip"],
+    ["cookie:sid"],
+    ["query:user"],
+    ["query:empty"],
+    ["form:user", "form:other"],
+    ["form:none", "form:user"],
+    ["jwt:sub", "jwt:org"],
+    ["var:request_id", "const:a"],
+    ["var:http_x_user", "query:user"],
+  ];
+  let gateway: LoneGateway;
+
+  beforeAll(async () => {
+    gateway = await LoneGateway.start({
+      policies: keys.map((key, i) => ({
+        name: `p${`${i}`.padStart(2, "0")}`,
+        match: { headers: { "x-met": ["all", `${i}`] } },
+        key,
+        // So that one that cannot be counted does not keep the others from being met.
+        mode: "shadow",
+        onMissingKey: "shared",
+        limits: [{ algorithm: "fixed-window", quota: 1_000, window: "1d" }],
+      })),
+      env: { SLUICE_DEBUG_SECRET: secret },
+    });
+  });
+  afterAll(() => gateway?.stop());
+
+  it.each([
+    ["usual values", "ann", "bob%40example.com"],
+    ["long values", "a".repeat(900), "b".repeat(700)],
+    ["ambiguous values", "ann", "bob&user=eve"],
+  ])(
+    "read the same of a request with %s when it meets all of them as when it meets one",
+    async (_, header, argument) => {
+      const token = `x.${Buffer.from('{"sub":"carl","org":7}').toString("base64url")}.x`;
+      const linesFor = async (met: string) => {
+        const { headers } = await ask(`${gateway.url}/some/path?user=${argument}&empty=`, {
+          method: "POST",
+          headers: {
+            "x-met": met,
+            "x-user": header,
+            authorization: `Bearer ${token}`,
+            cookie: `sid=${header}`,
+            "content-type": "application/x-www-form-urlencoded",
+            "x-sluice-debug": secret,
+          },
+          body: `other=1&user=${argument}`,
+        });
+        return (headers["x-sluice-debug"] ?? "")
+          .split(", ")
+          .filter((line) => line.startsWith("default/"))
+          .map((line) =>
+            line
+              .split("; ")
+              .slice(0, 4)
+              .join("; ")
+              .replace(/[0-9a-f]{32}/, "REQUEST"),
+          );
+      };
+      const alone = [];
+      for (const i of keys.keys()) alone.push(...(await linesFor(`${i}`)));
+      expect(alone).toHaveLength(keys.length);
+      expect(await linesFor("all")).toEqual(alone);
+    },
+  );
+});
+
 /** Slots are refunded after the response has been sent, so a request that comes soon may find those of the one before it taken. */
 async function whenSlotsAreFree(send: () => Promise<Answer>): Promise<Answer> {
   let answer: Answer | undefined;

@@ -9,6 +9,7 @@ import { admitInTurn } from "../charging/delay.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type Applicability, type AppliedPolicy, readApplicability } from "../request/applicability.ts";
+import { readingsFor } from "../request/key-values.ts";
 import { hasHeader } from "../request/request-headers.ts";
 import { type Explanation, explain } from "../respond/explain.ts";
 import { type Marks, setMark, unsetMark } from "../respond/marks.ts";
@@ -31,12 +32,13 @@ export function evaluate(
   explanation: Explanation | undefined,
 ): undefined {
   let inFleet: Check[] | undefined;
+  const readings = readingsFor(policies.length);
   for (const candidate of policies) {
     if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
     unsetMark(candidate, marks);
     // The client may go away before it has sent its body.
     if (candidate.policy.readsForm && outcome.charges.length > 0) keepUndecided(outcome.charges);
-    const applicability = readApplicability(candidate, applied);
+    const applicability = readApplicability(candidate, applied, readings);
     if (applicability !== "applies") {
       if (explanation !== undefined) explain(explanation, candidate, undefined, applicability);
       outcome.denial = denialFor(candidate, applicability);

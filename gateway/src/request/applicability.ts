@@ -17,7 +17,7 @@ import { currentState } from "../snapshot/current.ts";
 import { policyOfClient } from "./client-plan.ts";
 import { pricedPolicy } from "./costs.ts";
 import { readFormBody } from "./form-value.ts";
-import { rawKeyValues, readKeyValues, readPlan } from "./key-values.ts";
+import { type Readings, rawKeyValues, readKeyValues, readPlan } from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
@@ -51,16 +51,20 @@ interface ScheduleState {
 
 const scheduleStates = weakTable<CompiledSchedule, ScheduleState>();
 
-/** Decides from the attributes of the current request. Yields if the policy reads a form. */
-export function readApplicability(policy: CompiledPolicy, applied: AppliedPolicy): Applicability {
+/** Decides from the attributes of the current request. Yields if the policy reads a form. @param readings if the request meets many policies */
+export function readApplicability(
+  policy: CompiledPolicy,
+  applied: AppliedPolicy,
+  readings: Readings | undefined,
+): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
   if (before !== "applies") return before;
   if (policy.policy.readsForm) readFormBody();
-  const keyValues = readKeyValues(policy.policy);
+  const keyValues = readKeyValues(policy.policy, readings);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
   const { plans } = policy;
-  const plan = plans?.by === undefined ? undefined : readPlan(plans.by);
+  const plan = plans?.by === undefined ? undefined : readPlan(plans.by, readings);
   const applicability = applicabilityToKey(policy, rawKeyValues, plan, applied);
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;

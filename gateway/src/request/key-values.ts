@@ -7,7 +7,7 @@ import { authorizationValue, bearerToken } from "../../../limiter/src/key/author
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
-import type { KeyPart, Reading } from "../../../limiter/src/key/key-part.ts";
+import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { formValue } from "./form-value.ts";
 import { readHeader } from "./request-headers.ts";
@@ -19,20 +19,39 @@ import { readUsual } from "./usual-text.ts";
  */
 export const rawKeyValues: string[] = [];
 
+/** What has been read of a request that meets many policies. */
+export interface Readings {
+  /** By key part, without "ip". True: the request has no such value. */
+  readonly known: LuaTable<string, string | boolean | undefined>;
+  bytesLeft: number;
+}
+
+/** So many policies read the request each by itself: this costs less than to remember what they read. */
+const mostByThemselves = 8;
+/** The most that the others search for names, and read of long values: a form of 64 KB for 8 names. */
+const mostBytes = 524_288;
+/** Values that are longer are hashed. */
+const longValue = 200;
+
 /** The claims that were read last: several key parts and policies often read the claims of the same request. */
 let lastToken: string | undefined;
 let lastClaims: unknown;
 
+/** @returns undefined: the policies are few */
+export function readingsFor(policies: number): Readings | undefined {
+  return policies > mostByThemselves ? { known: new LuaTable(), bytesLeft: mostBytes } : undefined;
+}
+
 /**
  * @returns the encoded key values; undefined if one is absent or empty and the policy does not share a counter in that case;
- * false if servers read one differently
+ * false if servers read one differently, or if there is too much to read
  */
-export function readKeyValues(policy: Terms): Reading {
+export function readKeyValues(policy: Terms, readings?: Readings): Reading {
   const { key } = policy;
   const first = key[0];
   // Indexes instead of the length: LuaJIT has to search for the length of a table.
   if (first !== undefined && key[1] === undefined) {
-    const value = readPart(first);
+    const value = readings === undefined ? readPart(first) : readOnce(first, readings);
     if (value === false) return false;
     rawKeyValues[0] = value ?? "";
     if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
@@ -40,7 +59,8 @@ export function readKeyValues(policy: Terms): Reading {
   }
   const count = key.length;
   for (let i = 0; i < count; i++) {
-    const value = readPart(key[i] as KeyPart);
+    const part = key[i] as KeyPart;
+    const value = readings === undefined ? readPart(part) : readOnce(part, readings);
     if (value === false) return false;
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
     rawKeyValues[i] = value ?? "";
@@ -49,9 +69,33 @@ export function readKeyValues(policy: Terms): Reading {
 }
 
 /** Returns which plan the request names; undefined: none, or servers read different ones. */
-export function readPlan(by: KeyPart): string | undefined {
-  const value = readPart(by);
+export function readPlan(by: KeyPart, readings: Readings | undefined): string | undefined {
+  const value = readings === undefined ? readPart(by) : readOnce(by, readings);
   return value === false || value === "" ? undefined : value;
+}
+
+/** Reads each part once, and no more in all than a bound: a thousand policies may each look for a field of their own in a form. */
+function readOnce(part: KeyPart, readings: Readings): Reading {
+  if (part.source === "ip") return readPart(part);
+  const text = keyPartText(part);
+  let value = readings.known.get(text);
+  if (value === undefined) {
+    readings.bytesLeft -= searchedBytes(part.source);
+    value = readings.bytesLeft < 0 ? false : (readPart(part) ?? true);
+    readings.known.set(text, value);
+  }
+  if (value === true) return undefined;
+  if (value === false || value.length <= longValue) return value;
+  readings.bytesLeft -= value.length;
+  return readings.bytesLeft < 0 ? false : value;
+}
+
+/** Returns in how many bytes a name is searched for. */
+function searchedBytes(source: KeyPart["source"]): number {
+  if (source === "query") return (ngx.var["args"] ?? "").length;
+  if (source === "form") return (tonumber(ngx.var["content_length"]) ?? 0) + (ngx.var["args"] ?? "").length;
+  if (source === "cookie") return (ngx.var["http_cookie"] ?? "").length;
+  return source === "jwt" ? (ngx.var["http_authorization"] ?? "").length : 0;
 }
 
 /** Not a switch, which the compiler to Lua turns into a loop that LuaJIT tries to trace on its own. */

@@ -45,9 +45,9 @@ export function refuseWithoutKey({ name }: CompiledPolicy): undefined {
   sendProblem(forbidden, "about:blank", "Key missing", detail, "");
 }
 
-/** For a request whose key attribute is written in a way that servers read differently. */
+/** For a request whose key attribute is written in a way that servers read differently, or among more than is read. */
 export function refuseAmbiguousKey({ name }: CompiledPolicy): undefined {
-  const detail = `What policy ${name} counts by came twice, or is written in a way that servers read differently.`;
+  const detail = `What policy ${name} counts by came twice, is written in a way that servers read differently, or is in a longer text than Sluice reads.`;
   sendProblem(badRequest, "about:blank", "Key ambiguous", detail, "");
 }
 

@@ -20,8 +20,10 @@ const equalsCode = 61;
  */
 export type ReadUsual = (this: void, written: string) => string | undefined;
 
-/** PHP, Express and others read no more of them, and ignore the rest. */
+/** PHP, Express and others read no more of them, and ignore the rest. What ";" separates counts, too: to some servers it is an argument. */
 const mostArguments = 1000;
+/** Work space: how many more there may be in the text that is read. */
+let argumentsLeft = 0;
 
 /**
  * @param query without the "?", one character below 256 for each byte, as in Lua. Name and value are compared and returned decoded, as an
@@ -31,6 +33,7 @@ const mostArguments = 1000;
 export function argumentValue(query: string, name: string, readUsual: ReadUsual): Reading {
   // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
   const end = endOf(query, "&", 0);
+  argumentsLeft = mostArguments - 1;
   const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name, readUsual);
   return first === false || end >= query.length ? first : laterValue(query, end + 1, name, readUsual, first);
 }
@@ -69,13 +72,12 @@ function laterValue(
 ): Reading {
   let value = before;
   let start = from;
-  let count = 1;
   // Each is looked for again only when it has been passed: a form may have many arguments, and long ones.
   let equals = -1;
   let semicolon = -1;
   while (start < query.length) {
-    count += 1;
-    if (count > mostArguments) return false;
+    argumentsLeft -= 1;
+    if (argumentsLeft < 0) return false;
     const end = endOf(query, "&", start);
     if (equals < start) equals = endOf(query, "=", start);
     if (semicolon < start) semicolon = endOf(query, ";", start);
@@ -111,7 +113,7 @@ function valueBetween(
   return readUsual(written) ?? textOf(written);
 }
 
-/** Returns whether the name is found by a server that splits at ";", or by one that does not. */
+/** Returns whether the name is found by a server that splits at ";", or by one that does not; or whether there are too many arguments. */
 function isNamedAmong(query: string, start: number, end: number, name: string): boolean {
   let from = start;
   let endOfName = -1;
@@ -123,6 +125,8 @@ function isNamedAmong(query: string, start: number, end: number, name: string): 
       endOfName = at;
       if (firstEndOfName === end) firstEndOfName = at;
     } else if (code === semicolonCode) {
+      if (at < end) argumentsLeft -= 1;
+      if (argumentsLeft < 0) return true;
       const to = endOfName < 0 ? at : endOfName;
       if (to > from && compareName(query, from, to, name) !== otherName) return true;
       from = at + 1;

@@ -16,6 +16,9 @@ const semicolon = 59;
 const equals = 61;
 const backslash = 92;
 
+/** Browsers send fewer than 200 to a host. In more than these, a name is not looked for, nor at more places in them. */
+const mostCookies = 1000;
+
 /**
  * Returns the value without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others
  * remove them. A percent-encoded blank becomes "+", because Rack reads both as a blank. The table of docs/policies.md has the
@@ -27,7 +30,8 @@ const backslash = 92;
 export function cookieValue(cookies: string, name: string): Reading {
   let value: string | undefined;
   let at = cookies.indexOf(name);
-  while (at >= 0) {
+  for (let places = 0; at >= 0; places++) {
+    if (places === mostCookies) return false;
     const found = valueAt(cookies, name, at);
     if (found === false) return false;
     // Some servers take the first cookie of a name, others the last.
@@ -43,11 +47,12 @@ function isSplitAtCommas(cookies: string): boolean {
   return cookies.includes("$Version") && cookies.includes(",");
 }
 
-/** Returns whether some server takes the name of another cookie for this one. */
+/** Returns whether some server takes the name of another cookie for this one, or there are too many cookies. */
 function hasSimilarName(cookies: string, name: string): boolean {
   let start = 0;
   let end = 0;
-  while (end >= 0) {
+  for (let count = 0; end >= 0; count++) {
+    if (count === mostCookies) return true;
     while (isBlank(cookies.charCodeAt(start))) start += 1;
     end = cookies.indexOf(";", start);
     if (!beginsOtherwise(cookies, start, name) && isSimilarAt(cookies, start, end < 0 ? cookies.length : end, name)) {

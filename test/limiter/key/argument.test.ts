@@ -74,6 +74,18 @@ describe("the name of an argument", () => {
   });
 });
 
+describe("an argument among very many", () => {
+  it.each(["&", ";"])("is read among 1,000 that %s separates, and not among 1,001", (separator) => {
+    expect(argumentValue(`${`x${separator}`.repeat(998)}x&user=ann`, "user")).toBe("ann");
+    expect(argumentValue(`${`x${separator}`.repeat(999)}x&user=ann`, "user")).toBe(false);
+  });
+
+  it("is read by itself after a text with too many", () => {
+    expect(argumentValue("x;".repeat(2_000), "user")).toBe(false);
+    expect(argumentValue("user=ann", "user")).toBe("ann");
+  });
+});
+
 describe("a field of a form", () => {
   it("has the value of the argument if there is no such field", () => {
     expect(fieldValue("password=x", "user=ann", "user", "utf-8")).toBe("ann");
