@@ -4,7 +4,8 @@
 //   names are compared without regard to case.
 // - ASP.NET (HttpValueCollection, HttpUtility.UrlDecode): the same, and %uXXXX is a character; Request["name"] asks the query, the form, the
 //   cookies in turn.
-// - Both split cookies at ";", compare their names without regard to case, and ASP.NET Core decodes values (Uri.UnescapeDataString).
+// - Both split cookies at ";", compare their names without regard to case, and take quotes for a part of a name. ASP.NET Core decodes values
+//   (Uri.UnescapeDataString).
 
 import { bytesOf, type Readings, type Servers, type SpelledRequest } from "./server.ts";
 
@@ -29,22 +30,30 @@ function readings(
   decodeCookie: (text: string) => string,
 ): Readings {
   const isForm = /^\s*application\/x-www-form-urlencoded\s*(;|$)/i.test(type);
-  const among = (text: string) => pairsOf(text, "&", name, (part) => decode(part.replaceAll("+", " ")));
+  const argument = (part: string) => decode(part.replaceAll("+", " "));
+  const among = (text: string) => pairsOf(text, "&", name, argument, argument);
   const fields = isForm ? among(body) : [];
-  const written = (text: string) => text.trim().replace(/^"(.*)"$/, "$1");
+  const trimmed = (text: string) => text.trim();
+  const bare = (text: string) => decodeCookie(text.trim().replace(/^"(.*)"$/, "$1"));
   return {
     query: among(query),
     form: fields,
     merged: [...among(query), ...fields],
-    cookie: pairsOf(cookie, ";", name, written).map(decodeCookie),
+    cookie: pairsOf(cookie, ";", name, trimmed, bare),
   };
 }
 
-function pairsOf(text: string, separator: string, name: string, decode: (part: string) => string): string[] {
+function pairsOf(
+  text: string,
+  separator: string,
+  name: string,
+  readName: (part: string) => string,
+  readValue: (part: string) => string,
+): string[] {
   return text.split(separator).flatMap((pair) => {
     const equals = pair.indexOf("=");
-    if (equals < 0 || decode(pair.slice(0, equals)).toUpperCase() !== name.toUpperCase()) return [];
-    return [decode(pair.slice(equals + 1))];
+    if (equals < 0 || readName(pair.slice(0, equals)).toUpperCase() !== name.toUpperCase()) return [];
+    return [readValue(pair.slice(equals + 1))];
   });
 }
 
