@@ -1,7 +1,9 @@
 // Consumers in two real gateways: a change is in force everywhere within a second, and a gateway that starts alone knows them all.
 
+import { createHash } from "node:crypto";
 import {
   appendFileSync,
+  chownSync,
   existsSync,
   lchownSync,
   readdirSync,
@@ -225,6 +227,40 @@ describe("a gateway", () => {
       removeMemoryDir(ofRoot);
     },
   );
+
+  describe("starts beside a log of consumers with", () => {
+    const head = (header: object, lines = "") => `${JSON.stringify(header).padEnd(383)}\n${lines}`;
+    const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+    const empty = { epoch: "e", from: 0, to: 1, bytes: 0, sha256: sha256("e 0 1\n") };
+    const ofTheDict = "+/state\tpro\n+/count\t5\n-/state\n+no-app\tpro\n+default:kept\tpro\n";
+    const whole = { ...empty, bytes: ofTheDict.length, sha256: sha256(`e 0 1\n${ofTheDict}`) };
+
+    it.each([
+      ["a text as its position", head({ ...empty, from: "0" })],
+      ["no position", head({ ...empty, from: null })],
+      ["a text for what it lacks", head({ ...empty, lacks: "x" })],
+      ["an infinite position", head({ ...empty, to: 7, sha256: sha256("e 0 inf\n") }).replace('"to":7', '"to":1e999')],
+      [
+        "an epoch of 200 characters",
+        head({ ...empty, epoch: "e".repeat(200), sha256: sha256(`${"e".repeat(200)} 0 1\n`) }),
+      ],
+      ["names that the dict has for itself", head(whole, ofTheDict)],
+    ])("%s", async (_, log) => {
+      const gateway = await LoneGateway.start({ policies: [{ name: "books", ...books }] });
+      try {
+        await gateway.restart(() => {
+          const file = join(gateway.snapshotDir, "consumers.log");
+          writeFileSync(file, log, { mode: 0o600 });
+          const { uid, gid } = statSync(gateway.snapshotDir);
+          chownSync(file, uid, gid);
+        });
+        expect(await limitOf(gateway, "kept")).toBe(log.includes("default:kept") ? 1_000 : 10);
+        expect(await limitOf(gateway, "nobody")).toBe(10);
+      } finally {
+        await gateway.stop();
+      }
+    });
+  });
 
   it("without memory for consumers gives all the default plan, and says what is missing", async () => {
     const gateway = await LoneGateway.start({

@@ -35,6 +35,8 @@ beforeAll(async () => {
       ...thousand("enforced-fields", "form:us%", { onMissingKey: "shared" }),
       ...thousand("many-arguments", "query:us%"),
       ...thousand("many-cookies", "cookie:us%"),
+      ...thousand("one-header", "header:x-user"),
+      ...thousand("matched-header", "ip", { match: { paths: ["/matched-header"], headers: { "x-user": ["ann"] } } }),
       ...thousand("many-plans", "ip", {
         limits: undefined,
         plans: { free: [limit] },
@@ -149,6 +151,7 @@ it("forms by the thousand, all of other names that look like the field's", async
 
 /** A thousand policies that count by the address take 3 to 5 ms. Those below took 105 to 2,400 ms. */
 const mostUsOfThousand = 60_000;
+const others = Array.from({ length: 985 }, (_, i) => `x-u${i.toString(36).padStart(3, "0")}:`);
 const cookies = (text: string) => Array(4).fill(`Cookie: ${filled(7_500, text)}`);
 it.each([
   ["looks for a field of its own in a form", formRequest("/many-fields", filled(65_000, "f;"))],
@@ -164,6 +167,11 @@ it.each([
     request("/many-cookies", Array(4).fill(`Cookie: ${filled(3_500, "[[[[[=;")}`)),
   ],
   ["looks for a cookie whose name is everywhere", request("/many-cookies", cookies("u"))],
+  ["counts by a header that comes beside 985 others", request("/one-header", ["X-User: a, b", ...others])],
+  [
+    "is met by a header that comes twice beside 985 others",
+    request("/matched-header", ["X-User: a", ...others, "X-User: b"]),
+  ],
   ["looks for the same plan", request("/many-plans", cookies("[=;"))],
 ])("a thousand policies of which each %s", async (_, one) => {
   expect(await costOf(Array(5).fill(one))).toBeLessThan(mostUsOfThousand);

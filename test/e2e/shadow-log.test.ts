@@ -83,3 +83,11 @@ it("logs one line a second for a policy, with the number of refusals since the l
     .reduce((sum, count) => sum + count, 0);
   expect(total).toBe(21);
 });
+
+it("an unknown path of the private listener puts no line of its own into the log", async () => {
+  const { status } = await ask(
+    `${gateway.privateUrl}/x%0a2026/11/27%2000:00:00%20[emerg]%201%231:%20written-by-a-client`,
+  );
+  expect(status).toBe(404);
+  expect(gateway.log).not.toContain("written-by-a-client");
+});

@@ -22,7 +22,7 @@ import {
   openOwnFile,
   truncateFile,
 } from "../runtime/system-calls.ts";
-import { consumersState, isInForce } from "./held.ts";
+import { consumersState, isInForce, isPosition, mostEpochBytes } from "./held.ts";
 import { unstoredCount } from "./shares.ts";
 
 export const consumersFile = "consumers.log";
@@ -145,14 +145,20 @@ interface Block {
 function nextBlock(file: OpenFile): LuaMultiReturn<[block: Block | undefined, wrong: string | undefined]> {
   const head = file.read(headerBytes);
   if (head === "") return $multi(undefined, undefined);
-  const [header] = cjson.decode<Header>(head);
-  if (head.length < headerBytes || typeof header !== "object" || typeof header.bytes !== "number") {
-    return $multi(undefined, "it has no header there");
-  }
+  const [header] = cjson.decode<unknown>(head);
+  if (head.length < headerBytes || !isHeader(header)) return $multi(undefined, "it has no header there");
   if (header.bytes > mostBlockBytes) return $multi(undefined, "its header says more bytes than a block may have");
   const lines = file.read(header.bytes);
   if (sha256Hex(checked(header, lines)) !== header.sha256) return $multi(undefined, "its checksum does not match");
   return $multi({ header, lines }, undefined);
+}
+
+/** The workers' account can write anything there, and what is read at the start must not keep nginx from starting. */
+function isHeader(header: unknown): header is Header {
+  if (typeof header !== "object") return false;
+  const { epoch, from, to, bytes, sha256, lacks = 0 } = header as Header;
+  const areTexts = typeof epoch === "string" && epoch.length <= mostEpochBytes && typeof sha256 === "string";
+  return areTexts && isPosition(from) && isPosition(to) && isPosition(bytes) && isPosition(lacks);
 }
 
 function checked({ epoch, from, to, lacks }: Omit<Header, "sha256" | "bytes">, lines: string): string {

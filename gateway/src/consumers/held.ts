@@ -42,7 +42,8 @@ export interface ConsumersState {
   readonly phase: Phase;
 }
 
-const epochWidth = 128;
+/** More than any control plane's epoch has. */
+export const mostEpochBytes = 128;
 const pattern = "^(.*)(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)(%d%d%d%d%d%d%d%d%d%d)(%d)$";
 const nothing: ConsumersState = { epoch: "", position: 0, beginning: 1, validFrom: 1, phase: "complete" };
 
@@ -77,9 +78,14 @@ export function consumersState(): ConsumersState {
   };
 }
 
+/** What `writeState` and the log on disk can have. */
+export function isPosition(value: unknown): boolean {
+  return typeof value === "number" && value >= 0 && value <= Number.MAX_SAFE_INTEGER && value % 1 === 0;
+}
+
 /** The text always has the same length, so that it always finds room where it is. */
 export function writeState({ epoch, position, beginning, validFrom, phase }: ConsumersState): void {
-  const padded = epoch + string.rep(" ", epochWidth - epoch.length);
+  const padded = epoch + string.rep(" ", mostEpochBytes - epoch.length);
   const numbers = string.format("%016.0f%010.0f%010.0f%d", position, beginning, validFrom, phases.indexOf(phase));
   consumersDict?.safe_set(stateKey, padded + numbers);
 }
@@ -121,9 +127,9 @@ export function applyLines(text: string, from: number, beginning: number, pause:
     const sign = string.byte(text, at);
     let tab: number | undefined;
     if (sign === plus) [tab] = string.find(text, separator, at, true);
-    if (tab !== undefined && tab > at + 1 && tab < end - 1) {
+    if (tab !== undefined && tab > at + 1 && tab < end - 1 && string.byte(text, at + 1) !== slash) {
       set(string.sub(text, at + 1, tab - 1), string.sub(text, tab + 1, end - 1), beginning);
-    } else if (sign === minus && end > at + 1) {
+    } else if (sign === minus && end > at + 1 && string.byte(text, at + 1) !== slash) {
       remove(string.sub(text, at + 1, end - 1));
     } else {
       unread += 1;
@@ -150,7 +156,7 @@ export function loadLines(text: string, beginning: number): void {
   for (let at = 1; ; ) {
     const [end] = string.find(text, "\n", at, true);
     if (end === undefined) break;
-    const sign = string.byte(text, at);
+    const sign = string.byte(text, at + 1) === slash ? undefined : string.byte(text, at);
     if (sign === plus) {
       const [tab] = string.find(text, separator, at, true);
       if (tab !== undefined && tab < end) {
@@ -180,8 +186,8 @@ export function loadLines(text: string, beginning: number): void {
   publishUnstored();
 }
 
-/** "+" and "-". */
-const [plus, minus] = [43, 45];
+/** "+", "-" and "/". */
+const [plus, minus, slash] = [43, 45, 47];
 
 function set(name: string, value: string, beginning: number): void {
   const dict = consumersDict as SharedDict;
@@ -251,6 +257,3 @@ export function deleteLeftOver(goesOn: (this: void) => boolean, pause: Pause): v
   const now = consumersState();
   if (now.phase === "cleaning") writeState({ ...now, phase: "complete" });
 }
-
-/** "/". */
-const slash = 47;

@@ -9,7 +9,7 @@ import { admitInTurn } from "../charging/delay.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type Applicability, type AppliedPolicy, readApplicability } from "../request/applicability.ts";
-import { readingsFor } from "../request/key-values.ts";
+import { hasHeaderOnce, readingsFor } from "../request/key-values.ts";
 import { hasHeader } from "../request/request-headers.ts";
 import { type Explanation, explain } from "../respond/explain.ts";
 import { type Marks, setMark, unsetMark } from "../respond/marks.ts";
@@ -33,8 +33,12 @@ export function evaluate(
 ): undefined {
   let inFleet: Check[] | undefined;
   const readings = readingsFor(policies.length);
+  const has =
+    readings === undefined
+      ? hasHeader
+      : (header: string, values: Readonly<Record<string, boolean>>) => hasHeaderOnce(readings, header, values);
   for (const candidate of policies) {
-    if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), hasHeader)) continue;
+    if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), has)) continue;
     unsetMark(candidate, marks);
     // The client may go away before it has sent its body.
     if (candidate.policy.readsForm && outcome.charges.length > 0) keepUndecided(outcome.charges);

@@ -18,7 +18,9 @@ import {
   consumersState,
   deleteLeftOver,
   heldConsumers,
+  isPosition,
   loadLines,
+  mostEpochBytes,
   openConsumers,
   stateAfter,
   stateBefore,
@@ -44,8 +46,13 @@ export function beginsConsumers(pieces: readonly string[]): boolean {
   return string.find(pieces[0] ?? "", consumersBeginning, 1, true)[0] === 1;
 }
 
-/** Called at the start, before there are workers: a request must not find a consumer without its plan. */
+/** Called at the start, before there are workers: a request must not find a consumer without its plan. What is on disk cannot make it fail. */
 export function recallConsumers(directory: string): void {
+  const [recalled, failure] = pcall(recall, directory);
+  if (!recalled) ngx.log(ngx.ERR, "sluice: starts without the consumers on disk: ", `${failure}`);
+}
+
+function recall(directory: string): void {
   if (openConsumers() || consumersDict === undefined) return;
   const state = consumersState();
   const found = readConsumerLog(directory, (lines) => loadLines(lines, state.beginning));
@@ -116,7 +123,7 @@ function reportFull(unstored: number): void {
 function isHead(head: unknown): head is ConsumersHead {
   if (typeof head !== "object") return false;
   const { epoch, from, to } = head as Record<string, unknown>;
-  return typeof epoch === "string" && epoch.length <= 128 && typeof from === "number" && typeof to === "number";
+  return typeof epoch === "string" && epoch.length <= mostEpochBytes && isPosition(from) && isPosition(to);
 }
 
 function answer(): GatewayMessage | undefined {

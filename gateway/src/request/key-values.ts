@@ -10,7 +10,7 @@ import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { formValue } from "./form-value.ts";
-import { readHeader } from "./request-headers.ts";
+import { hasAny, headerLines, readHeader } from "./request-headers.ts";
 import { readUsual } from "./usual-text.ts";
 
 /**
@@ -23,6 +23,8 @@ export const rawKeyValues: string[] = [];
 export interface Readings {
   /** By key part, without "ip". True: the request has no such value. */
   readonly known: LuaTable<string, string | boolean | undefined>;
+  /** By header. */
+  readonly lines: LuaTable<string, readonly string[] | undefined>;
   bytesLeft: number;
 }
 
@@ -39,7 +41,9 @@ let lastClaims: unknown;
 
 /** @returns undefined: the policies are few */
 export function readingsFor(policies: number): Readings | undefined {
-  return policies > mostByThemselves ? { known: new LuaTable(), bytesLeft: mostBytes } : undefined;
+  return policies > mostByThemselves
+    ? { known: new LuaTable(), lines: new LuaTable(), bytesLeft: mostBytes }
+    : undefined;
 }
 
 /**
@@ -72,6 +76,21 @@ export function readKeyValues(policy: Terms, readings?: Readings): Reading {
 export function readPlan(by: KeyPart, readings: Readings | undefined): string | undefined {
   const value = readings === undefined ? readPart(by) : readOnce(by, readings);
   return value === false || value === "" ? undefined : value;
+}
+
+/** Returns what hasHeader returns, and reads each header once. */
+export function hasHeaderOnce(
+  this: void,
+  readings: Readings,
+  name: string,
+  values: Readonly<Record<string, boolean>>,
+): boolean {
+  let lines = readings.lines.get(name);
+  if (lines === undefined) {
+    lines = headerLines(name);
+    readings.lines.set(name, lines);
+  }
+  return hasAny(lines, values);
 }
 
 /** Reads each part once, and no more in all than a bound: a thousand policies may each look for a field of their own in a form. */

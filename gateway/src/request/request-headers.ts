@@ -59,7 +59,7 @@ export function readHeader(this: void, name: string): Reading {
   let found: Line | undefined;
   for (let i = 0; i < count; i++) {
     const line = lines.get(i);
-    if (line.key.len !== name.length || !isNamed(line, name)) continue;
+    if (!isNamed(line, name)) continue;
     if (found !== undefined) return false;
     found = line;
   }
@@ -73,12 +73,25 @@ export function readHeader(this: void, name: string): Reading {
 export function hasHeader(this: void, name: string, values: Readonly<Record<string, boolean>>): boolean {
   const value = readHeader(name);
   if (value !== false) return value !== undefined && values[value] === true;
+  return hasAny(headerLines(name), values);
+}
+
+export function hasAny(lines: readonly string[], values: Readonly<Record<string, boolean>>): boolean {
+  for (const line of lines) if (values[line] === true) return true;
+  return false;
+}
+
+/** Returns the values of all lines of the header. */
+export function headerLines(this: void, name: string): readonly string[] {
+  const value = readHeader(name);
+  if (value !== false) return value === undefined ? [] : [value];
+  const values: string[] = [];
   const count = countLines();
   for (let i = 0; i < count; i++) {
     const line = lines.get(i);
-    if (isNamed(line, name) && values[lineValue(line)] === true) return true;
+    if (isNamed(line, name)) values.push(lineValue(line));
   }
-  return false;
+  return values;
 }
 
 /** Fills `lines`. @returns the number of lines */
@@ -96,8 +109,13 @@ function countLines(): number {
 
 /** nginx treats "_" like "-", if it accepts such names at all, and so do services that follow the rules of CGI. */
 function isNamed({ key }: Line, name: string): boolean {
+  if (key.len !== name.length) return false;
   const written = ffi.string(key.data, key.len);
-  return written === name || string.gsub(written, "_", "-")[0] === string.gsub(name, "_", "-")[0];
+  return written === name || withDashes(written) === withDashes(name);
+}
+
+function withDashes(name: string): string {
+  return string.find(name, "_", 1, true)[0] === undefined ? name : string.gsub(name, "_", "-")[0];
 }
 
 function lineValue({ value }: Line): string {
