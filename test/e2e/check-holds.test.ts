@@ -306,6 +306,19 @@ describe("a hold", () => {
         { path: "maxWait", expected: 'a time like "500ms", of 1ms to 60s', got: '"2m"' },
       ].filter(({ expected }) => expected !== undefined),
     });
+    // It is kept while the check waits: thousands of them would take hundreds of MB.
+    const long = { policy: "two-node", key: ["a".repeat(8_000)], maxWait: "1s", cost: 1 };
+    expect(await send("hold", long)).toMatchObject({ status: 200, allowed: true });
+    const bodyOf = (bytes: number) => JSON.stringify(long).padEnd(bytes);
+    expect(await send("hold", bodyOf(8_192))).toMatchObject({ status: 200, allowed: true });
+    const expected = "a body of at most 8192 bytes: it is kept while the check waits";
+    expect(await send("hold", bodyOf(8_193))).toMatchObject({
+      code: "invalid-request",
+      errors: [{ path: "maxWait", expected, got: "8193 bytes" }],
+    });
+    expect(await send("check", JSON.stringify({ checks: [long] }).padEnd(8_193))).toMatchObject({
+      errors: [{ path: "checks[0].maxWait", expected }],
+    });
     expect(await send("release", "[1]")).toMatchObject({ errors: [{ path: "", expected: 'an object with "hold"' }] });
     expect(await send("renew", { hold: 7 })).toMatchObject({
       errors: [{ path: "hold", expected: "what /sluice/v1/hold answered", got: "7" }],

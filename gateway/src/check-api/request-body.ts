@@ -30,6 +30,8 @@ const fieldsOfCheck = fieldsNamed([...namesOfAnyCheck, "peek"]);
 const fieldsOfHold = fieldsNamed(["hold"]);
 /** A caller that waits keeps a connection and a place in the line. */
 const longestWaitUs = 60_000_000;
+/** Of a check that waits: nginx keeps the body meanwhile, and thousands may wait. */
+const mostWaitingBytes = 8_192;
 
 export const aCost = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
@@ -73,6 +75,7 @@ export function readChecks(
         keys += readCheck(checks[i], `checks[${i}]`, fieldsOfCheck, written, findings);
       }
       refuseWaitingTogether(written, findings);
+      refuseLongWaiting(body, written, findings);
     }
   }
   const error = errorOf(body, keys, written.length + 1, findings);
@@ -89,6 +92,7 @@ export function readHoldRequest(
   const findings = noFindings();
   const written: Written[] = [];
   const keys = readCheck(request, "", fieldsOfAnyCheck, written, findings);
+  refuseLongWaiting(body, written, findings);
   const error = errorOf(body, keys, 1, findings);
   if (error !== undefined) return $multi(undefined, error);
   return $multi(written[0], undefined);
@@ -150,6 +154,15 @@ function refuseWaitingTogether(written: readonly Written[], findings: Findings):
       got: `one of ${written.length} checks`,
     });
   }
+}
+
+function refuseLongWaiting(body: string, [first]: readonly Written[], findings: Findings): void {
+  if (first === undefined || first.maxWaitUs === 0 || body.length <= mostWaitingBytes) return;
+  addProblem(findings, {
+    path: `${first.path}maxWait`,
+    expected: `a body of at most ${mostWaitingBytes} bytes: it is kept while the check waits`,
+    got: `${body.length} bytes`,
+  });
 }
 
 /** @param path of the check; "" if it is the whole body @returns how many fields it has */
