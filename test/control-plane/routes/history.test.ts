@@ -3,6 +3,7 @@
 import { applyPatch } from "rfc6902";
 import { describe, expect, it } from "vitest";
 import { perSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { until } from "../../fixtures/until.ts";
 
 const books = "/apps/shop/policies/books";
 
@@ -272,6 +273,31 @@ describe("a dry run", () => {
       expect([dry.status, dry.body]).toEqual([real.status, real.body]);
     }
   });
+});
+
+it("dry runs of long roll-backs by the dozen delay changes of others by a few of them", async () => {
+  const running = await start();
+  await running.call("PUT", "/apps/other", { body: { realm: {} } });
+  const editor = await tokenFor(running, "editor", "shop");
+  const put = async (quota: number) => {
+    const lines = Array.from({ length: 200 }, (_, i) =>
+      JSON.stringify({ ...perSecond(quota), name: `p${i}`, description: "d".repeat(1_500) }),
+    );
+    const sent = { text: lines.join("\n"), type: "application/jsonl", token: editor };
+    return (await running.call("PUT", "/apps/shop/policies", sent)).body.revision;
+  };
+  const revision = await put(1);
+  await put(2);
+  const ended: string[] = [];
+  const dryRun = () =>
+    running.call("POST", `/revisions/${revision}/rollback?dryRun=true`, { body: { app: "shop" }, token: editor });
+  const flood = Array.from({ length: 24 }, () => dryRun().then(({ status }) => ended.push(`dry run ${status}`)));
+  await until("one has ended", () => ended.length > 0);
+  const { status } = await running.call("PUT", "/apps/other/policies/p", { body: perSecond(1) });
+  const before = ended.length;
+  await Promise.all(flood);
+  expect(status).toBe(201);
+  expect(before).toBeLessThan(12);
 });
 
 describe("the audit trail", () => {
