@@ -4,8 +4,10 @@
 import { readFileSync } from "node:fs";
 import { Agent } from "node:http";
 import { expect, it } from "vitest";
+import { callerOf, check } from "../fixtures/clients/check-api-client.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { withShortPauses } from "../fixtures/clients/short-pauses.ts";
+import { residentKb } from "../fixtures/measures/resident-memory.ts";
 import { ControlPlaneDouble } from "../fixtures/servers/control-plane-double.ts";
 import { freePort, freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
@@ -206,5 +208,38 @@ it.concurrent("a worker keeps nothing of policies, limits and headers that are r
     agent.destroy();
     await gateway.stop();
     await control.stop();
+  }
+});
+
+it.concurrent("a worker keeps a bounded number of policies at the costs that callers state", async () => {
+  const caller = { app: "default", token: "a-token-of-the-shop" };
+  // A twentieth of the bytes that an app may have.
+  const policies = ["a", "b", "c"].map((name) => ({
+    name,
+    key: ["header:x-user"],
+    limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
+    overrides: Array.from({ length: 1000 }, (_, i) => ({ key: [`u${i}`], mode: "enforce" })),
+  }));
+  const gateway = await LoneGateway.start({ policies, callers: [callerOf(caller)] });
+  try {
+    const [worker] = childrenOf(gateway.pid) as [number];
+    const beforeKb = residentKb(worker);
+    for (let cost = 2; cost < 72; cost++) {
+      for (const { name: policy } of policies) {
+        for (let i = 0; i < 1000; i += 100) {
+          // A peek charges nothing, and takes as much.
+          const checks = Array.from({ length: 100 }, (_, k) => ({
+            policy,
+            key: [`u${i + k}`],
+            cost,
+            peek: i % 200 > 0,
+          }));
+          await check(gateway.privateUrl, caller, checks);
+        }
+      }
+    }
+    expect(residentKb(worker) - beforeKb).toBeLessThan(60_000);
+  } finally {
+    await gateway.stop();
   }
 });

@@ -1,20 +1,20 @@
 // The limits that a client has of a policy with plans: those of its plan, or of a consumer's own. What a consumer has of its own is compiled
-// when it comes first, and kept while it is used: a worker keeps a bounded number.
+// when it comes first, and kept while it is used.
 
 import { type CompiledPolicy, planOfKey, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { policyOfConsumer } from "../../../limiter/src/compiled/consumer-limits.ts";
 import { consumerOf } from "../consumers/consumers.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { logSparingly } from "../runtime/sparing-log.ts";
-import { weakTable } from "../runtime/tables.ts";
 import { currentState } from "../snapshot/current.ts";
+import { keepVariant, keptVariants } from "./kept-variants.ts";
 
-/** A compiled policy takes some KB. */
-const mostKept = 1_000;
+/** By the policy in the plan, and by the consumer's overrides as JSON. */
+const kept = keptVariants<string>();
 
-/** By the policy in the plan, then by the consumer's overrides as JSON. */
-let kept = weakTable<CompiledPolicy, LuaTable<string, CompiledPolicy | undefined>>();
-let keptCount = 0;
+/** The overrides that were decoded last: all policies of a request usually have the same consumer. */
+let lastText = "";
+let lastOverrides: Readonly<Record<string, unknown>> = {};
 
 /**
  * Returns the policy as it is for a client.
@@ -32,32 +32,30 @@ export function policyOfClient(
   if (plan !== undefined || plans.by !== undefined) return policyInPlan(policy, plan ?? planOfKey(policy, values));
   const [ofConsumer, overrides] = consumerOf(policy.app, values[0] ?? "");
   const inPlan = policyInPlan(policy, ofConsumer);
-  return overrides === undefined ? inPlan : (keptWith(inPlan, overrides) ?? ownPolicy(policy, inPlan, overrides));
+  if (overrides === undefined || !mayName(overrides, policy.name)) return inPlan;
+  return kept.byPolicy.get(inPlan)?.get(overrides) ?? ownPolicy(policy, inPlan, overrides);
 }
 
-function keptWith(inPlan: CompiledPolicy, overrides: string): CompiledPolicy | undefined {
-  return kept.get(inPlan)?.get(overrides);
+/**
+ * Returns false if the overrides have no limits for a policy of this name. To search the text takes a hundredth of what it takes to decode
+ * it, and JSON.stringify, which has written it, escapes no character of such names.
+ */
+function mayName(overrides: string, name: string): boolean {
+  return string.find(overrides, `"${name}"`, 1, true)[0] !== undefined;
 }
 
 function ownPolicy(policy: CompiledPolicy, inPlan: CompiledPolicy, overrides: string): CompiledPolicy {
   const [ok, own] = pcall(compileOwn, policy, inPlan, overrides);
   if (!ok) logSparingly("a consumer's own limits were left out", `${own}`);
   const found = ok ? (own as CompiledPolicy) : inPlan;
-  if (keptCount >= mostKept) {
-    kept = weakTable();
-    keptCount = 0;
-  }
-  let ofPolicy = kept.get(inPlan);
-  if (ofPolicy === undefined) {
-    ofPolicy = new LuaTable();
-    kept.set(inPlan, ofPolicy);
-  }
-  ofPolicy.set(overrides, found);
-  keptCount += 1;
+  keepVariant(kept, inPlan, overrides, found);
   return found;
 }
 
 function compileOwn(policy: CompiledPolicy, inPlan: CompiledPolicy, overrides: string): CompiledPolicy {
-  const [all] = cjson.decode<Record<string, unknown>>(overrides);
-  return policyOfConsumer(policy, inPlan, all ?? {}, overrides, currentState().zones);
+  if (overrides !== lastText) {
+    lastOverrides = cjson.decode<Record<string, unknown>>(overrides)[0] ?? {};
+    lastText = overrides;
+  }
+  return policyOfConsumer(policy, inPlan, lastOverrides, overrides, currentState().zones);
 }
