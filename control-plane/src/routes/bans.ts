@@ -1,7 +1,7 @@
 // /api/v1/apps/{app}/bans: who is refused until a time, whatever the limits say.
 
 import type { FastifyInstance } from "fastify";
-import { banBodyShape, checkBannedKey, checkBannedList, readBanBody } from "../schemas/ban-body.ts";
+import { banBodyShape, checkBannedKey, checkBannedList, checkKindsOfBans, readBanBody } from "../schemas/ban-body.ts";
 import {
   afterIdParameter,
   appSegment,
@@ -68,7 +68,14 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       const asked = readBanBody(request.body, app.now());
       const check = (policy: unknown) => checkBannedKey(asked.banned, policy);
       const checkList = (isThere: boolean) => checkBannedList(request.params.app, asked.banned, isThere);
-      const wanted = { ...asked, app: request.params.app, check, checkList, total: app.totalBounds };
+      const wanted = {
+        ...asked,
+        app: request.params.app,
+        check,
+        checkList,
+        checkKinds: checkKindsOfBans,
+        total: app.totalBounds,
+      };
       const ban = await createBan(app.database, originOf(request), wanted);
       reply.code(201).header("location", `/api/v1/apps/${ban.app}/bans/${ban.id}`);
       return { ...shown(ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };

@@ -7,7 +7,7 @@ import type { Shape } from "@sluice/limiter/document/shape.ts";
 import { checkKeyPatterns, describeValue, type Problem } from "@sluice/limiter/document/validate.ts";
 import { type Cidr, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
-import { patternValue } from "@sluice/limiter/key/key-patterns.ts";
+import { expectedKinds, mostKinds, patternValue } from "@sluice/limiter/key/key-patterns.ts";
 import { referredList } from "@sluice/limiter/key/network-lists.ts";
 import { bannedKeyShape, bannedPatternShape } from "@sluice/limiter/state/read-entries.ts";
 import type { Banned } from "../storage/bans.ts";
@@ -130,6 +130,11 @@ function valueProblems(values: readonly string[], key: readonly KeyPart[]): Prob
       ? [{ path: `key[${i}]`, expected, got: describeValue(value) }]
       : [],
   );
+}
+
+/** A gateway looks up each request once for each kind. @param count together with those of the policy's other bans @throws ApiError invalid-request */
+export function checkKindsOfBans(count: number): void {
+  if (count > mostKinds) refuseProblems([{ path: "keyPattern", expected: expectedKinds, got: `${count} kinds` }]);
 }
 
 /** A ban of a list that is not there would ban nobody. @throws ApiError invalid-request */

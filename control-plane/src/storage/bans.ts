@@ -2,6 +2,7 @@
 // are deleted when the next ban is made.
 
 import type { SnapshotBan } from "@sluice/limiter/compiled/bans.ts";
+import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { referredList } from "@sluice/limiter/key/network-lists.ts";
 import type { Expression, ExpressionBuilder, SqlBool, Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
@@ -36,6 +37,7 @@ export interface Ban {
  * @param ban.check throws when the policy cannot have key values like the ban's; it gets undefined if there is no such
  * policy
  * @param ban.checkList throws if a list of networks that is to be banned is not there
+ * @param ban.checkKinds throws if a policy's bans are of too many kinds; it gets their number
  * @throws ApiError app-not-found, too-many-bans, or what the checks throw
  */
 export function createBan(
@@ -48,6 +50,7 @@ export function createBan(
     reason: string | undefined;
     check(policy: unknown): void;
     checkList(isThere: boolean): void;
+    checkKinds(count: number): void;
     total: TotalBounds;
   },
 ): Promise<Ban> {
@@ -69,6 +72,8 @@ export function createBan(
     const id = newId(origin.atMs);
     const bytes = banBytes({ id, app, banned, untilMs });
     await takeRoom(transaction, app, { bans: 1, banBytes: bytes }, ban.total);
+    const kind = "keyPattern" in banned ? kindOfPatterns(banned.keyPattern) : null;
+    if ("keyPattern" in banned) ban.checkKinds(await kindsOfBans(transaction, app, banned.policy, kind));
     const after = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     const revision = await record({ action: "create-ban", app, ...ofPolicy, subject: id, after });
@@ -79,6 +84,7 @@ export function createBan(
       policy: "policy" in banned ? banned.policy : null,
       key_values: "key" in banned ? JSON.stringify(banned.key) : null,
       key_pattern: "keyPattern" in banned ? JSON.stringify(banned.keyPattern) : null,
+      pattern_kind: kind,
       until_at: untilMs,
       reason: reason ?? null,
       created_at: origin.atMs,
@@ -89,6 +95,24 @@ export function createBan(
     await transaction.insertInto("bans").values(row).execute();
     return banFrom(row);
   });
+}
+
+/** Returns how many kinds of patterns the policy's bans are of, together with this one. */
+async function kindsOfBans(
+  transaction: Transaction<Tables>,
+  app: string,
+  policy: string,
+  kind: string | null,
+): Promise<number> {
+  const others = await transaction
+    .selectFrom("bans")
+    .select("pattern_kind")
+    .distinct()
+    .where("app", "=", app)
+    .where("policy", "=", policy)
+    .where("pattern_kind", "!=", kind)
+    .execute();
+  return others.length + 1;
 }
 
 /** Lists bans in the order they were made, after the given id. @throws ApiError app-not-found */

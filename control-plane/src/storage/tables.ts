@@ -168,6 +168,8 @@ export interface BanTable {
   key_values: string | null;
   /** Instead of values, a list of patterns, as JSON. */
   key_pattern: string | null;
+  /** The kind of the list of patterns, whose number is bounded. */
+  pattern_kind: string | null;
   until_at: number;
   reason: string | null;
   created_at: number;

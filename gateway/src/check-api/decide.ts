@@ -40,6 +40,8 @@ import type { Caller } from "./caller-tokens.ts";
 
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
+  /** The policy with the limits that decide. */
+  readonly applied: CompiledPolicy;
   /** In the key's order, not encoded, as the gateway would have read them. */
   readonly values: readonly string[];
   /** Undefined: a value that the policy counts by is missing. */
@@ -218,14 +220,14 @@ function gather(
 }
 
 /** Also fills `applied`. */
-function reasonOf({ policy, values, keyValues, address, plan }: RequestedCheck): Reason | undefined {
+function reasonOf({ policy, applied: known, values, keyValues, address, plan }: RequestedCheck): Reason | undefined {
   const { mode } = policy.policy;
   applied.policy = policy;
   if (address !== undefined && isBannedEverywhere(address)) return "banned";
   const before = applicabilityToAddress(policy, address);
   if (before !== "applies") return before;
   if (keyValues === undefined) return mode === "shadow" ? "shadow" : "key-missing";
-  const applicability = applicabilityToKey(policy, values, plan, applied);
+  const applicability = applicabilityToKey(policy, values, plan, applied, known);
   if (applicability !== "applies") return applicability;
   return applied.policy.policy.mode === "shadow" ? "shadow" : undefined;
 }

@@ -4,6 +4,7 @@
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { holdOf, type PlaceOfHold } from "../charging/named-holds.ts";
+import { limitsFor } from "../request/applicability.ts";
 import { pricedPolicy } from "../request/costs.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { randomBytes } from "../runtime/files.ts";
@@ -11,7 +12,7 @@ import { cjson, strictJson } from "../runtime/lua-modules.ts";
 import type { NamedHold } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
 import { isCost, isKeyValue } from "./request-body.ts";
-import { limitsFor, policyFor } from "./requested-policy.ts";
+import { policyFor } from "./requested-policy.ts";
 
 /** As the caller asked for it. */
 export interface HoldTerms {

@@ -1,13 +1,13 @@
 // Translates what a caller wrote into what is decided: the policy of its app, and the key values as the gateway would have read
 // them from a request.
 
-import { type CompiledPolicy, hasPlan, overrideFor } from "../../../limiter/src/compiled/compile.ts";
+import { type CompiledPolicy, hasPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import { policyOfClient } from "../request/client-plan.ts";
+import { limitsFor } from "../request/applicability.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { policiesOf } from "../snapshot/current.ts";
 import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
@@ -69,7 +69,7 @@ export function readRequestedChecks(
     const { isPeek, path } = asked;
     checkPlan(caller, policy, asked, wrong);
     const check = requestedCheckOf(policy, asked, holds, wrong);
-    const applied = limitsFor(policy, check.values, check.plan);
+    const { applied } = check;
     if (holds && !applied.policy.holdsSlots) {
       const expected = "a policy with a limit of concurrency: others have no slots to hold";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
@@ -105,12 +105,6 @@ export function readRequestedChecks(
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(wrong) });
   }
   return $multi(requested, undefined);
-}
-
-/** Returns the policy with the limits that decide. @param values a list of another length than the key is refused elsewhere */
-export function limitsFor(policy: CompiledPolicy, values: readonly string[], plan: string | undefined): CompiledPolicy {
-  const override = values.length === policy.policy.key.length ? overrideFor(policy, values) : undefined;
-  return override ?? policyOfClient(policy, values, plan);
 }
 
 /** Returns the caller's policy of this name. A policy that is not shared with the caller's app is as unknown as one that does not exist. */
@@ -150,7 +144,8 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
   if (key.length !== count) {
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
-    return { policy, values: key, keyValues: undefined, address: undefined, cost, plan, isPeek, maxWaitUs, holds };
+    const refused = { policy, applied: policy, values: key, keyValues: undefined, address: undefined };
+    return { ...refused, cost, plan, isPeek, maxWaitUs, holds };
   }
   const values: string[] = [];
   let isMissing = false;
@@ -179,7 +174,8 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
   }
   const counts = !isMissing || policy.policy.onMissingKey === "shared";
   const keyValues = counts ? encodeKeyValues(values, count, sha1Hex) : undefined;
-  return { policy, values, keyValues, address, cost, plan, isPeek, maxWaitUs, holds };
+  const applied = limitsFor(policy, values, plan);
+  return { policy, applied, values, keyValues, address, cost, plan, isPeek, maxWaitUs, holds };
 }
 
 /**

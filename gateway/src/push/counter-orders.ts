@@ -1,12 +1,12 @@
 // An operator's orders about one counter, executed on this nginx: it is read, forgotten or topped up.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
-import { overrideFor, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
+import { policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { policyNamed } from "../../../limiter/src/state/policy-state.ts";
 import { counterChanged } from "../charging/counter-changes.ts";
-import { policyOfClient } from "../request/client-plan.ts";
+import { limitsFor } from "../request/applicability.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { currentState } from "../snapshot/current.ts";
 import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
@@ -43,7 +43,7 @@ export function obey({ id, do: what, app, policy: name, key, plan, limit, units 
   // If the policy was just edited, its key may differ from the one that the control plane used.
   if (policy === undefined || policy.policy.key.length !== key.length) return { type: "counter", id };
   const keyValues = encodeKeyValues(key, key.length, sha1Hex);
-  const applied = overrideFor(policy, key) ?? policyOfClient(policy, key, plan);
+  const applied = limitsFor(policy, key, plan);
   if (what === "forget") {
     counterChanged(policy, keyValues);
     if (applied !== policy) counterChanged(applied, keyValues);

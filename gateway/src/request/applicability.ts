@@ -109,20 +109,31 @@ export function applicabilityToAddress(policy: CompiledPolicy, address: string |
  * @param values in the key's order, not encoded
  * @param plan that the request has; undefined: it names none
  * @param applied receives the policy as it applies to this request, if it does
+ * @param known what `limitsFor` returns; undefined: nobody has asked yet
  */
 export function applicabilityToKey(
   policy: CompiledPolicy,
   values: readonly string[],
   plan: string | undefined,
   applied: AppliedPolicy,
+  known?: CompiledPolicy,
 ): ClientApplicability {
-  const { exempt, overrides } = policy;
+  const { exempt } = policy;
   const bans = enforcedBans(policy);
   if (bans !== undefined && isBannedKey(bans, values, ngx.now())) return "banned";
   if (exempt !== undefined && isExemptKey(policy, values)) return "exempt";
-  const override = overrides === undefined ? undefined : overrideFor(policy, values);
-  applied.policy = override ?? policyOfClient(policy, values, plan);
+  applied.policy = known ?? limitsFor(policy, values, plan);
   return applied.policy.policy.mode === "off" ? "off" : "applies";
+}
+
+/**
+ * Returns the policy with the limits and the mode that decide: those of an override, of a consumer's own, or of a plan.
+ *
+ * @param values in the key's order, not encoded
+ * @param plan that the request has; undefined: it names none
+ */
+export function limitsFor(policy: CompiledPolicy, values: readonly string[], plan: string | undefined): CompiledPolicy {
+  return overrideFor(policy, values) ?? policyOfClient(policy, values, plan);
 }
 
 /** A ban of key values belongs to its policy, and a policy in shadow mode changes no response. */

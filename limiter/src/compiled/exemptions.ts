@@ -65,11 +65,12 @@ export function compileExempt(
   return networks.length === 0 ? exempt : { ...exempt, ofApps: networks };
 }
 
-/** Adds a list of patterns for each part of the key that the values are of. */
+/** Adds a list of patterns if the values are of a part of the key. A part that the key has twice has the same value in both places. */
 function addPatterns(lists: (readonly string[])[], key: readonly KeyPart[], { part, pattern }: ExemptValues): void {
   for (let i = 0; i < key.length; i++) {
     if (keyPartText(key[i] as KeyPart) !== part) continue;
     lists.push(key.map((_, place) => (place === i ? pattern : "*")));
+    return;
   }
 }
 

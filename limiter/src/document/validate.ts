@@ -9,7 +9,7 @@ import { shared, sharing } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import { isWellFormed, printable } from "../basics/unicode.ts";
 import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
-import { patternValue } from "../key/key-patterns.ts";
+import { expectedKinds, kindOfPatterns, mostKinds, patternValue } from "../key/key-patterns.ts";
 import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
 import { calendarUnits, longestWindowUs, parseMonthAndDay } from "./calendar.ts";
 import { type CostSource, parseCostOrigin } from "./cost.ts";
@@ -369,6 +369,8 @@ function checkOverrides(document: Json, findings: Findings): void {
     checkLimits(override["limits"], `${path}.limits`, document, findings);
     checkOverridden(override["limits"], own, `${path}.limits`, findings);
   }
+  const keys = overrides.map((override) => (isRecord(override) ? override["key"] : undefined));
+  checkKinds(keys, "overrides", findings);
 }
 
 function checkExempt(document: Json, findings: Findings): void {
@@ -379,6 +381,20 @@ function checkExempt(document: Json, findings: Findings): void {
   for (let i = 0; i < exempt["keys"].length; i++) {
     checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
   }
+  checkKinds(exempt["keys"], "exempt.keys", findings);
+}
+
+/** Each request is looked up once for each kind. */
+function checkKinds(lists: readonly unknown[], path: string, findings: Findings): void {
+  const known = emptyTable<boolean>();
+  let count = 0;
+  for (const patterns of lists) {
+    if (!isListOf(patterns, most.keyParts)) continue;
+    const kind = kindOfPatterns(patterns.filter((pattern) => typeof pattern === "string"));
+    if (known[kind] === undefined) count += 1;
+    known[kind] = true;
+  }
+  if (count > mostKinds) replaceProblem(findings, { path, expected: expectedKinds, got: `${count} kinds` });
 }
 
 function checkSchedule(schedule: unknown, findings: Findings): void {

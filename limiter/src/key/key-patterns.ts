@@ -2,8 +2,9 @@
 // pattern is a value, "*" for any value, or the beginning of a value and "*".
 //
 // Lists that leave open the same parts, and ask for as many characters of the others, share a table. Finding the first list that
-// matches takes one lookup in each table, however many lists there are.
+// matches takes one lookup in each table, however many lists there are. So it is the kinds of lists that are bounded.
 
+import { byteLength } from "../basics/byte-length.ts";
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import { addressGroups, ipPrefix } from "./ip-prefix.ts";
@@ -24,6 +25,19 @@ interface Asked {
   readonly part: number;
   /** In the units of the runtime's own texts. Undefined: the whole value. */
   readonly length: number | undefined;
+}
+
+/** How many kinds the lists of a policy may be of. */
+export const mostKinds = 64;
+
+/** For a person who wrote lists of more kinds than that. */
+export const expectedKinds = `keys of at most ${mostKinds} kinds: those of one kind have values, and beginnings of values of one length, for the same parts`;
+
+/** Returns the same text for lists that share a table in every runtime. @param patterns a list of a valid length */
+export function kindOfPatterns(patterns: readonly string[]): string {
+  let kind = "";
+  for (const pattern of patterns) kind += pattern.endsWith("*") ? `${byteLength(pattern)} ` : "= ";
+  return kind;
 }
 
 export function isKeyPattern(text: string): boolean {

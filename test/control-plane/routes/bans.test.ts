@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { addUsage } from "../../../control-plane/src/storage/usage.ts";
+import { expectedKinds, mostKinds } from "../../../limiter/src/key/key-patterns.ts";
 import {
   onePerSecond,
   type Running,
@@ -183,6 +184,27 @@ describe("a ban", () => {
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(1);
     running.pass(1_000);
     expect((await running.call("POST", bans, { body })).status).toBe(201);
+  });
+
+  it("of patterns is refused if the policy's bans would be of more kinds than a gateway looks up", async () => {
+    const running = await start();
+    const ban = (who: object, policy = "books-per-user") =>
+      running.call("POST", bans, { body: { policy, for: "1h", ...who } });
+    for (let length = 1; length <= mostKinds; length++) {
+      const { status } = await ban({ keyPattern: ["*", `${"é".repeat(length)}*`] });
+      expect(status).toBe(201);
+    }
+    const refused = await ban({ keyPattern: ["*", "a*"] });
+    const errors = [{ path: "keyPattern", expected: expectedKinds, got: `${mostKinds + 1} kinds` }];
+    expect([refused.status, refused.body.code, refused.body.errors]).toEqual([400, "invalid-request", errors]);
+
+    // Of a kind that is there, of values, of another policy, and when the others are over.
+    expect((await ban({ keyPattern: ["*", "ab*"] })).status).toBe(201);
+    expect((await ban({ key: ["ann", "a*"] })).status).toBe(201);
+    await running.call("PUT", "/apps/default/policies/other", { body: byUser });
+    expect((await ban({ keyPattern: ["*", "a*"] }, "other")).status).toBe(201);
+    running.pass(3_600_000);
+    expect((await ban({ keyPattern: ["*", "a*"] })).status).toBe(201);
   });
 });
 

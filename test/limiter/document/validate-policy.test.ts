@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { validatePolicy } from "../../../limiter/src/document/validate.ts";
+import { expectedKinds, mostKinds } from "../../../limiter/src/key/key-patterns.ts";
 import { policyFrom, smallestDocument, smallestLimit } from "../policies.ts";
 
 // The problems of single documents are in ../vectors/policy-documents.json, which ../parity and ../gateway check under Node
@@ -158,6 +159,28 @@ describe("a cost of the response's bytes", () => {
         got: `"${algorithm}"`,
       },
     ]);
+  });
+});
+
+describe("the keys of overrides and exemptions", () => {
+  // Beginnings of as many lengths in bytes.
+  const keysOf = (kinds: number) => Array.from({ length: 500 }, (_, i) => [`${"é".repeat(1 + (i % kinds))}*`, `${i}`]);
+  const document = { ...smallestDocument, key: ["header:x-org", "header:x-user"] };
+  const overridden = (kinds: number) => ({
+    ...document,
+    overrides: keysOf(kinds).map((key) => ({ key, mode: "off" })),
+  });
+  const exempting = (kinds: number) => ({ ...document, exempt: { keys: keysOf(kinds) } });
+
+  test("may be of so many kinds that a request is found soon, however many they are", () => {
+    expect(validatePolicy(overridden(mostKinds)).problems).toEqual([]);
+    expect(validatePolicy(exempting(mostKinds)).problems).toEqual([]);
+  });
+
+  test("are refused if they are of more kinds", () => {
+    const problem = { expected: expectedKinds, got: `${mostKinds + 1} kinds` };
+    expect(validatePolicy(overridden(mostKinds + 1)).problems).toEqual([{ path: "overrides", ...problem }]);
+    expect(validatePolicy(exempting(mostKinds + 1)).problems).toEqual([{ path: "exempt.keys", ...problem }]);
   });
 });
 

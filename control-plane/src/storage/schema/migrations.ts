@@ -1,6 +1,7 @@
 // The schema in steps, applied at every start. A released step is never edited; a change is a new step.
 
 import { randomUUID } from "node:crypto";
+import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
 import { newId } from "../new-id.ts";
 import type { AppTable, Tables } from "../tables.ts";
@@ -27,6 +28,7 @@ const migrations: Record<string, Migration> = {
   "0017-exact-texts": { up: makeTextsExact },
   "0018-sweeps": { up: addSweepIndexes },
   "0019-ban-patterns": { up: addBanPatterns },
+  "0020-ban-kinds": { up: addBanKinds },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -437,6 +439,18 @@ async function addBanPatterns(database: Kysely<Tables>): Promise<void> {
     .set((row) => ({ key_pattern: row.ref("key_values") }))
     .where("key_values", "like", '%*"%')
     .execute();
+}
+
+/** How many kinds a policy's bans are of is looked up before each ban of patterns. */
+async function addBanKinds(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("bans", "pattern_kind", schema.name(63));
+  await schema.createIndex("bans", "bans_kind", ["app", "policy", "pattern_kind"]);
+  for (const { id, key_pattern } of await database.selectFrom("bans").select(["id", "key_pattern"]).execute()) {
+    if (key_pattern === null) continue;
+    const pattern_kind = kindOfPatterns(JSON.parse(key_pattern));
+    await database.updateTable("bans").set({ pattern_kind }).where("id", "=", id).execute();
+  }
 }
 
 /** Consumers that were deleted get a table of their own, so that nobody who reads the others meets them; and imports under way. */
