@@ -4,11 +4,12 @@ import type { CompiledPolicy } from "../../limiter/src/compiled/compile.ts";
 import { candidates, type PolicyIndex, singleCandidate } from "../../limiter/src/index/policy-index.ts";
 import { decideAll } from "./decide/decide-all.ts";
 import { decideFast } from "./decide/fast-path.ts";
+import { hasAmbiguousHost, hasAmbiguousPath } from "./request/ambiguous-target.ts";
 import { isBannedEverywhere } from "./request/applicability.ts";
 import { type DecidedBefore, decidedBefore, wasDecidedBy } from "./request/decided-before.ts";
-import { beginExplanation, reportBan } from "./respond/explain.ts";
-import { areLogged, logBan } from "./respond/log-variables.ts";
-import { refuseBanned } from "./respond/refuse.ts";
+import { beginExplanation, reportAmbiguous, reportBan } from "./respond/explain.ts";
+import { areLogged, logAmbiguous, logBan } from "./respond/log-variables.ts";
+import { refuseAmbiguous, refuseBanned } from "./respond/refuse.ts";
 import type { Settings } from "./settings.ts";
 import { currentState } from "./snapshot/current.ts";
 
@@ -20,6 +21,8 @@ export function access(settings: Settings): undefined {
   }
   const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
   const host = index.needsHost ? (ngx.var["host"] ?? "") : "";
+  if (index.guardsPaths && hasAmbiguousPath()) return refuseAsAmbiguous(settings, "path");
+  if (index.guardsHosts && hasAmbiguousHost(host)) return refuseAsAmbiguous(settings, "host");
   const before = decidedBefore();
   if (before !== undefined) return decideRest(settings, host, path, before);
   if (host !== "" && settings.debugSecret === undefined) {
@@ -53,4 +56,11 @@ function refuseBannedAddress({ debugSecret }: Settings): undefined {
   if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) reportBan("default");
   if (areLogged()) logBan();
   refuseBanned();
+}
+
+/** It is not known which policies the service would have the request meet. */
+function refuseAsAmbiguous({ debugSecret }: Settings, what: "path" | "host"): undefined {
+  if (debugSecret !== undefined && beginExplanation(debugSecret) !== undefined) reportAmbiguous(what);
+  if (areLogged()) logAmbiguous(what);
+  refuseAmbiguous(what);
 }

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import type { MadeUpRequest } from "../../console/src/trial/request.ts";
 import { tryPolicy } from "../../console/src/trial/trial.ts";
 import { days } from "../../limiter/src/document/schedule.ts";
+import { isAmbiguousPath } from "../../limiter/src/match/request-path.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 
 const secret = "who may see why, may see it";
@@ -85,6 +86,8 @@ const requests = fc.record({
       "//a",
       "/a/b",
       "/a/./b",
+      "/a;x=1/b",
+      "/;x/a",
       "/a/x/../b?user=ann",
       "/%61?user=ann&user=ben",
       "/v12/b?user=a%20b",
@@ -144,7 +147,9 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])("random policies, seed %i
         (values ?? []).map((value) => ({ name, value })),
       );
       const request: MadeUpRequest = { method, host, target, headers: lines, body, address: "127.0.0.1" };
-      const expected = metBy(inOrder, request);
+      const isTurnedAway =
+        isAmbiguousPath(target) && inOrder.some((one) => one.mode !== "shadow" && (one.match?.paths ?? []).length > 0);
+      const expected = isTurnedAway ? [] : metBy(inOrder, request);
       expect(await metAt(gateway.url, request), JSON.stringify(request)).toEqual(expected);
     }
   });

@@ -7,6 +7,8 @@ import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { claimText, payloadOf } from "@sluice/limiter/key/jwt-claim.ts";
 import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
+import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
+import { isAmbiguousPath, withoutParameters } from "@sluice/limiter/match/request-path.ts";
 
 const percent = 37;
 
@@ -106,7 +108,12 @@ export function sameName(one: string, other: string): boolean {
 
 export function partValue(part: KeyPart, request: MadeUpRequest): PartValue {
   if (part.source === "var") return { state: "unknown" };
-  if (part.source === "path" && normalPath(request.target)?.includes("\ufffd") === true) return { state: "unknown" };
+  if (
+    part.source === "path" &&
+    !isAmbiguousPath(request.target) &&
+    normalPath(request.target)?.includes("\ufffd") === true
+  )
+    return { state: "unknown" };
   const value = readingOf(part, request);
   if (value === false) return { state: "ambiguous" };
   return value === undefined || value === "" ? { state: "absent" } : { state: "value", value };
@@ -120,9 +127,9 @@ function readingOf(
     case "ip":
       return ipPrefix(request.address, part.v4Bits, part.v6Bits);
     case "path":
-      return normalPath(request.target);
+      return isAmbiguousPath(request.target) ? false : withoutParameters(normalPath(request.target) ?? "");
     case "host":
-      return request.host;
+      return isAmbiguousHost(request.host, request.host.toLowerCase()) ? false : request.host;
     case "method":
       return request.method;
     case "const":

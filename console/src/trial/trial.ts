@@ -19,6 +19,8 @@ import { type KeyPart, keyPartText } from "@sluice/limiter/key/key-part.ts";
 import type { NetworkLists } from "@sluice/limiter/key/network-lists.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
+import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
+import { isAmbiguousPath, withoutParameters } from "@sluice/limiter/match/request-path.ts";
 import { zonesFor } from "../forecast/zone-transitions.ts";
 import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
 
@@ -88,9 +90,17 @@ export function tryPolicy(
 ): Trial | undefined {
   const { policy } = validatePolicy(document);
   if (policy === undefined) return undefined;
+  const ambiguous = policy.mode === "enforce" ? ambiguousMatch(policy.match, request) : undefined;
+  if (ambiguous !== undefined) return { outcome: "denied", why: "key-ambiguous", what: ambiguous };
   const unmatched = whyUnmatched(policy, request);
   if (unmatched !== undefined) return unmatched;
   return apply(policy, request, nowMs / 1_000, around);
+}
+
+/** Returns what servers read differently, if the policy names it: a gateway then refuses the request, whichever policies it would meet. */
+function ambiguousMatch({ hosts, paths }: Policy["match"], { host, target }: MadeUpRequest): string | undefined {
+  if (paths.length > 0 && isAmbiguousPath(target)) return "path";
+  return hosts.length > 0 && isAmbiguousHost(host, host.toLowerCase()) ? "host" : undefined;
 }
 
 /** Cheap, so that all policies of an app can be asked. */
@@ -103,7 +113,8 @@ export function whyUnmatched(
   if (hosts.length > 0 && !hosts.some((pattern) => matchesHost(pattern, host)))
     return passedBy("host", hosts.join(" "));
   const path = normalPath(target) ?? "";
-  if (paths.length > 0 && !paths.some((pattern) => matchesPath(pattern, path)))
+  const other = withoutParameters(path);
+  if (paths.length > 0 && !paths.some((pattern) => matchesPath(pattern, path) || matchesPath(pattern, other)))
     return passedBy("path", paths.join(" "));
   if (methods.length > 0 && !methods.includes(method)) return passedBy("method", methods.join(" "));
   for (const name in headers) {

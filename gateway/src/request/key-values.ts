@@ -8,7 +8,9 @@ import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
+import { withoutParameters } from "../../../limiter/src/match/request-path.ts";
 import { cjson } from "../runtime/lua-modules.ts";
+import { hasAmbiguousHost, hasAmbiguousPath } from "./ambiguous-target.ts";
 import { formValue } from "./form-value.ts";
 import { hasAny, headerLines, readHeader } from "./request-headers.ts";
 import { readUsual } from "./usual-text.ts";
@@ -129,9 +131,14 @@ function readPart(part: KeyPart): Reading {
   if (source === "form") return formValue(part.name);
   if (source === "var") return ngx.var[part.name];
   if (source === "const") return part.name;
-  if (source === "path") return ngx.var["uri"];
-  if (source === "host") return ngx.var["host"];
+  if (source === "path") return hasAmbiguousPath() ? false : withoutParameters(ngx.var["uri"] ?? "");
+  if (source === "host") return readHost();
   return ngx.req.get_method();
+}
+
+function readHost(): Reading {
+  const host = ngx.var["host"] ?? "";
+  return hasAmbiguousHost(host) ? false : host;
 }
 
 function readAuthorization(): Reading {

@@ -76,6 +76,11 @@ export function reportBan(app: string): void {
   ngx.header["X-Sluice-Debug"] = `refused by a ban of app ${app}`;
 }
 
+/** The same for a request whose path or host servers read differently. */
+export function reportAmbiguous(what: "path" | "host"): void {
+  ngx.header["X-Sluice-Debug"] = `refused: servers read its ${what} differently`;
+}
+
 function outcomeOf(check: Check, explanation: Explanation, { merged, charges, denial }: Outcome): string {
   const charge = charges.find(({ chargedAt }) => chargedAt === check.chargedAt);
   // A charge without limits means that onStoreFailure let the request pass.

@@ -67,6 +67,11 @@ export function logBan(): void {
   logDecision({ word: "banned", policy: undefined });
 }
 
+/** For a request whose path or host servers read differently. */
+export function logAmbiguous(what: "path" | "host"): void {
+  logDecision({ word: "refused", reason: `${what}-ambiguous`, policy: undefined });
+}
+
 /** For a request that no policy counts, because at least this one exempts it. Its key need not be there. */
 function logExempt(policy: CompiledPolicy): undefined {
   logDecision({ word: "allowed", reason: "exempt", policy });

@@ -51,6 +51,18 @@ export function refuseAmbiguousKey({ name }: CompiledPolicy): undefined {
   sendProblem(badRequest, "about:blank", "Key ambiguous", detail, "");
 }
 
+/** For a request whose path or host servers read differently: it is not known which policies it meets. */
+export function refuseAmbiguous(what: "path" | "host"): undefined {
+  if (what === "host") {
+    const detail = "Servers read the host of this request differently: send its name, and a port if you like, in Host.";
+    sendProblem(badRequest, "about:blank", "Host ambiguous", detail, "");
+    return;
+  }
+  const detail =
+    "Servers read the path of this request differently: it begins with two slashes, or has a segment of dots, a backslash or a number sign.";
+  sendProblem(badRequest, "about:blank", "Path ambiguous", detail, "");
+}
+
 /** For a request of a banned client or key. */
 export function refuseBanned(): undefined {
   countEvent("banned-requests");

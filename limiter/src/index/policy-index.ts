@@ -9,7 +9,8 @@
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import type { CompiledPolicy } from "../compiled/compile.ts";
-import { passesTest } from "../match/path-pattern.ts";
+import { type PathTest, passesTest } from "../match/path-pattern.ts";
+import { withoutParameters } from "../match/request-path.ts";
 import { addInOrder, inOrder, mergeInOrder, type Policies, removeInOrder } from "./evaluation-order.ts";
 import { addToTable, longestPrefix, type PathTable, pathTable, policiesAt, removeFromTable } from "./path-table.ts";
 
@@ -18,6 +19,10 @@ export interface PolicyIndex {
   needsHost: boolean;
   /** False: no policy names a path, so it need not be read. */
   needsPath: boolean;
+  /** True: a policy that turns requests away names a host, so a request whose host servers read differently is refused. */
+  guardsHosts: boolean;
+  /** The same of paths. */
+  guardsPaths: boolean;
   /** The candidates of every request, if neither host nor path is needed. */
   everywhere: Policies;
   /** Keyed by host name. */
@@ -34,6 +39,9 @@ export interface PolicyIndex {
   /** How many policies name a host, how many name a path, and how many wildcards there are. */
   namingHosts: number;
   namingPaths: number;
+  /** How many of these are more than in shadow mode. */
+  guardingHosts: number;
+  guardingPaths: number;
   wildcards: number;
   nextPrefixId: number;
   /** The entries that have lists, and how many policies their lists hold together. */
@@ -88,6 +96,8 @@ export function indexPolicies(policies: Policies, pause: Pause = noPause): Polic
   const index: PolicyIndex = {
     needsHost: false,
     needsPath: false,
+    guardsHosts: false,
+    guardsPaths: false,
     everywhere: noPolicies,
     exact: emptyTable(),
     wildcard: emptyTable(),
@@ -95,6 +105,8 @@ export function indexPolicies(policies: Policies, pause: Pause = noPause): Polic
     single: emptyTable(),
     namingHosts: 0,
     namingPaths: 0,
+    guardingHosts: 0,
+    guardingPaths: 0,
     wildcards: 0,
     nextPrefixId: 0,
     asked: [],
@@ -165,13 +177,22 @@ export function singleCandidate(index: PolicyIndex, host: string, path: string):
 }
 
 /**
- * Returns the policies that host and path do not rule out, in order of evaluation: all that match, except for what `meets` tests.
+ * Returns the policies that host and path do not rule out, in order of evaluation: all that match, except for what `meets` tests. If the path
+ * has parameters, these are the policies of the path with them, which servers read, and of the path without them, which servlet containers read.
  *
  * @param host in lower case, without a port
  * @param path in normal form
  */
 export function candidates(index: PolicyIndex, host: string, path: string): Policies {
   const entry = index.needsHost ? (index.exact[host] ?? entryAbove(index, host)) : index.anyHost;
+  const policies = candidatesOf(index, entry, path);
+  const other = withoutParameters(path);
+  if (other === path) return policies;
+  const others = candidatesOf(index, entry, other);
+  return others === policies ? policies : mergeInOrder(policies, others);
+}
+
+function candidatesOf(index: PolicyIndex, entry: HostEntry, path: string): Policies {
   const { byPath } = entry;
   if (byPath !== undefined) {
     const known = byPath[path];
@@ -211,7 +232,7 @@ function noteSingle(index: PolicyIndex, entry: HostEntry, path: string, policies
   if (policy === undefined || policies.length > 1 || !policy.policy.fastPath) return;
   const { name } = entry;
   // Names of hosts come from the policies, and not from clients.
-  if (index.exact[name] !== entry) return;
+  if (index.exact[name] !== entry || withoutParameters(path) !== path) return;
   const byPath = index.single[name] ?? emptyTable<CompiledPolicy>();
   index.single[name] = byPath;
   byPath[path] = policy;
@@ -233,7 +254,7 @@ export function meets(
 ): boolean {
   const { methods, pathTest, headers } = policy.match;
   if (methods !== undefined && methods[method] !== true) return false;
-  if (pathTest !== undefined && !passesTest(pathTest, path)) return false;
+  if (pathTest !== undefined && !passesEither(pathTest, path)) return false;
   if (headers === undefined) return true;
   for (const { name, values } of headers) {
     if (!hasHeader(name, values)) return false;
@@ -241,20 +262,33 @@ export function meets(
   return true;
 }
 
+/** Tests both paths that servers may read. */
+function passesEither(test: PathTest, path: string): boolean {
+  if (passesTest(test, path)) return true;
+  const other = withoutParameters(path);
+  return other !== path && passesTest(test, other);
+}
+
 /** Returns whether requests may meet the policy, or a ban that it carries. */
 function isLive({ policy, bans }: CompiledPolicy): boolean {
   return policy.mode !== "off" || bans?.networks !== undefined;
 }
 
-function count(index: PolicyIndex, { match }: CompiledPolicy, change: number): void {
+function count(index: PolicyIndex, { policy, match, bans }: CompiledPolicy, change: number): void {
   const { hosts, paths } = match;
   if (hosts.length > 0) index.namingHosts += change;
   if (paths.length > 0) index.namingPaths += change;
+  // In shadow mode, a policy turns nobody away. A ban of its app does.
+  if (policy.mode === "shadow" && bans?.networks === undefined) return;
+  if (hosts.length > 0) index.guardingHosts += change;
+  if (paths.length > 0) index.guardingPaths += change;
 }
 
 function noteNeeds(index: PolicyIndex): void {
   index.needsHost = index.namingHosts > 0;
   index.needsPath = index.namingPaths > 0;
+  index.guardsHosts = index.guardingHosts > 0;
+  index.guardsPaths = index.guardingPaths > 0;
   index.everywhere = index.needsHost || index.needsPath ? noPolicies : copied(index.anyHost.own);
 }
 

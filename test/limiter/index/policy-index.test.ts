@@ -1,7 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CompiledPolicy, compilePolicy } from "../../../limiter/src/compiled/compile.ts";
-import { candidates, indexPolicies, meets, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
+import {
+  addToIndex,
+  candidates,
+  indexPolicies,
+  meets,
+  type PolicyIndex,
+  removeFromIndex,
+  singleCandidate,
+} from "../../../limiter/src/index/policy-index.ts";
 import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { inJavaScript } from "../match/regexes.ts";
 import { policyNamed } from "../policies.ts";
@@ -400,4 +408,57 @@ describe("whatever policies there are", () => {
     );
     expect(pairs).toBeGreaterThanOrEqual(100_000);
   });
+});
+
+describe("a path with parameters", () => {
+  const policies = [
+    compiled("login", { paths: ["/login"] }),
+    compiled("below", { paths: ["/a/*"], priority: -1 }),
+    compiled("word", { paths: ["~^/[a-z]+$", "/login;x"], priority: 1 }),
+    compiled("literal", { paths: ["/login;x", "~^/;"], priority: 2 }),
+    compiled("hosted", { hosts: ["h"], paths: ["/login;y"], priority: 3 }),
+    compiled("all", { priority: -2 }),
+  ];
+  const index = indexPolicies(policies);
+  test.each([
+    ["/login", ["word", "login", "all"]],
+    ["/login;z", ["word", "login", "all"]],
+    ["/login;x", ["literal", "word", "login", "all"]],
+    ["/;a/login", ["literal", "word", "login", "all"]],
+    ["/a;x/b", ["below", "all"]],
+    ["/b;x/c", ["all"]],
+  ])("meets the policies of both readings in order, each once: %s", (path, names) => {
+    // Twice: lists are kept.
+    for (let i = 0; i < 2; i++) expect(namesMet(index, { path })).toEqual(names);
+  });
+
+  test("meets them also where a host's single policy is known", () => {
+    const alone = indexPolicies([
+      compiled("y", { hosts: ["h"], paths: ["/login;y"] }),
+      compiled("login", { hosts: ["h"], paths: ["/login"] }),
+    ]);
+    for (let i = 0; i < 2; i++) {
+      expect(namesMet(alone, { host: "h", path: "/login;y" })).toEqual(["login", "y"]);
+      expect(singleCandidate(alone, "h", "/login;y")).toBeUndefined();
+    }
+  });
+});
+
+test("requests that servers read differently are turned away by policies that are enforced, and by none in shadow mode", () => {
+  const guards = (...fields: Fields[]) => {
+    const { guardsHosts, guardsPaths } = indexPolicies(fields.map((one, i) => compiled(`p${i}`, one)));
+    return [guardsHosts, guardsPaths];
+  };
+  expect(guards({}, { mode: "shadow", hosts: ["x"], paths: ["/x"] }, { mode: "off", paths: ["/x"] })).toEqual([
+    false,
+    false,
+  ]);
+  expect(guards({ paths: ["/x"] })).toEqual([false, true]);
+  expect(guards({ hosts: ["x"] })).toEqual([true, false]);
+  const index = indexPolicies([]);
+  const policy = compiled("p", { hosts: ["x"], paths: ["/x"] });
+  addToIndex(index, policy);
+  expect([index.guardsHosts, index.guardsPaths]).toEqual([true, true]);
+  removeFromIndex(index, policy);
+  expect([index.guardsHosts, index.guardsPaths]).toEqual([false, false]);
 });

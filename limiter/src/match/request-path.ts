@@ -1,0 +1,81 @@
+// What servers read of a request's path where nginx reads something else. nginx resolves dots and merges slashes; many servers do not. Servers
+// that read a URL as browsers do take "\" for "/", and what follows "//" for a host. Servlet containers drop parameters such as ";a=1" before they
+// resolve dots.
+
+const numberSign = 35;
+const percent = 37;
+const dot = 46;
+const slash = 47;
+const semicolon = 59;
+const questionMark = 63;
+const backslash = 92;
+
+/**
+ * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", a segment of one or two
+ * dots in any spelling, or "%2F" in a parameter. Parameters alone do not make it ambiguous: see `withoutParameters`.
+ *
+ * @param target as the client has sent it, from the first slash of its path on, maybe with a query
+ */
+export function isAmbiguousPath(target: string): boolean {
+  const length = target.length;
+  if (length > 1 && target.charCodeAt(1) === slash) return true;
+  // How many dots the segment has; -1: it has other characters.
+  let dots = 0;
+  let inParameter = false;
+  for (let i = 1; i < length; i++) {
+    let code = target.charCodeAt(i);
+    if (code === backslash || code === numberSign) return true;
+    if (code === questionMark) break;
+    if (code === percent && i + 2 < length) {
+      code = unescaped(target.charCodeAt(i + 1), target.charCodeAt(i + 2));
+      i += 2;
+      if (code === slash && inParameter) return true;
+    }
+    if (code === slash || code === semicolon) {
+      if (dots === 1 || dots === 2) return true;
+      inParameter = code === semicolon;
+      dots = inParameter ? -1 : 0;
+    } else dots = code === dot && dots >= 0 ? dots + 1 : -1;
+  }
+  return dots === 1 || dots === 2;
+}
+
+/** Returns the characters that matter here: "%2e" is a dot, and "%2f" a slash. */
+function unescaped(high: number, low: number): number {
+  if (high !== 50) return percent;
+  if (low === 69 || low === 101) return dot;
+  return low === 70 || low === 102 ? slash : percent;
+}
+
+/** The path that was asked about last: each policy with a regular expression asks about the same one. */
+let lastPath = "";
+let lastOther = "";
+
+/**
+ * Returns the path as servlet containers read it: without what begins with ";" in each segment.
+ *
+ * @param path in normal form, of a target that is not ambiguous
+ */
+export function withoutParameters(path: string): string {
+  const first = path.indexOf(";");
+  if (first < 0) return path;
+  if (path !== lastPath) {
+    lastOther = partsBesideParameters(path, first).join("");
+    lastPath = path;
+  }
+  return lastOther;
+}
+
+function partsBesideParameters(path: string, first: number): string[] {
+  const parts: string[] = [];
+  let from = 0;
+  for (let semicolonAt = first; semicolonAt >= 0; semicolonAt = path.indexOf(";", from)) {
+    parts.push(path.slice(from, semicolonAt));
+    from = path.indexOf("/", semicolonAt);
+    if (from < 0) return parts;
+    // The segment had parameters alone, and two slashes are one.
+    if (path.charCodeAt(semicolonAt - 1) === slash) from += 1;
+  }
+  parts.push(path.slice(from));
+  return parts;
+}

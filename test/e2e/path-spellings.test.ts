@@ -1,0 +1,294 @@
+// A client writes a path or a host so that the service behind nginx reads another one than nginx does: by ";x", "\", "#", "//" at the
+// beginning, or dots. Shown with real services, which are asked directly first: a spelling that they do not take for the log-in proves nothing.
+
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import express from "express";
+import fc from "fast-check";
+import Fastify from "fastify";
+import { Hono } from "hono";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { Program } from "../fixtures/servers/program.ts";
+
+const quota = 5;
+const randomTargets = 600;
+/** As services answer at /login and beneath it, and nowhere else. */
+const reached = "LOGIN";
+
+interface Service {
+  readonly start: () => Promise<{ readonly url: string; readonly stop: () => Promise<unknown> }>;
+  /** Targets that lead to the log-in when the service is asked directly. */
+  readonly spellings: readonly string[];
+}
+
+async function listening(server: Server): Promise<{ url: string; stop: () => Promise<unknown> }> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const stop = () => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, stop };
+}
+
+function readingUrls(read: (url: string) => string | Promise<string>): Service["start"] {
+  return () =>
+    listening(
+      createServer((request, response) => {
+        Promise.resolve(request.url ?? "")
+          .then(read)
+          .then(
+            (said) => response.end(said),
+            () => response.end("no URL"),
+          );
+      }),
+    );
+}
+
+const hono = new Hono();
+hono.all("/login", (context) => context.text(reached));
+hono.all("/login/*", (context) => context.text(reached));
+
+function servlets(server: string): Service["start"] {
+  return async () => {
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const jars = [
+      ...["catalina", "coyote", "juli", "util", "util-scan", "api", "annotations-api", "jni", "jaspic-api"].map(
+        (name) => `tomcat9-${name}`,
+      ),
+      ...["el-api", "jsp-api"].map((name) => `tomcat9-${name}`),
+      "servlet-api",
+      ...["server", "servlet", "util", "http", "io", "security"].map((name) => `jetty9-${name}`),
+    ];
+    const program = await Program.start({
+      command: "java",
+      args: [
+        "-cp",
+        jars.map((jar) => `/usr/share/java/${jar}.jar`).join(":"),
+        join(import.meta.dirname, "../fixtures/servers/log-in/LogIn.java"),
+        server,
+        `${port}`,
+      ],
+      readyWhen: () =>
+        send(url, "/login").then(
+          (answer) => answer.includes(reached),
+          () => false,
+        ),
+    });
+    return { url, stop: () => program.stop() };
+  };
+}
+
+const services: Readonly<Record<string, Service>> = {
+  Tomcat: {
+    start: servlets("Tomcat"),
+    spellings: ["/login;x", "/;a/login", "/.;/login", "/x/..;/login", "/a;/..;b/login;c/d", "/a/;/../login/x"],
+  },
+  Jetty: {
+    start: servlets("Jetty"),
+    spellings: ["/login;x", "/login/;x", "/login//../x", "/a;/../login"],
+  },
+  "new URL(request.url, base)": {
+    start: readingUrls((url) =>
+      /^\/login(\/|$)/.test(new URL(url, "http://localhost").pathname) ? reached : "elsewhere",
+    ),
+    spellings: ["//x/login", "/\\x/login", "/x\\..\\login", "/login\\", "/login//../x", "/login/x\\y/.."],
+  },
+  Hono: {
+    start: readingUrls(async (url) => (await hono.fetch(new Request(`http://localhost${url}`))).text()),
+    spellings: ["/x\\..\\login", "/login\\", "/login//../x", "/login#/../../x"],
+  },
+  Express: {
+    start: () => {
+      const app = express();
+      app.use("/login", (_, response) => response.end(reached));
+      return listening(createServer(app));
+    },
+    spellings: ["/login/../x", "/login/..", "/login/%2e%2e/x", "/login/..%2fx", "/login#/../../x"],
+  },
+  Fastify: {
+    start: async () => {
+      const app = Fastify();
+      app.all("/login", async () => reached);
+      app.all("/login/*", async () => reached);
+      const url = await app.listen({ port: 0, host: "127.0.0.1" });
+      return { url, stop: () => app.close() };
+    },
+    spellings: ["/login/../x", "/login/x/..%2F..%2Fy", "/login/%2E./x", "/login#/../../x", "/login/;/../../x"],
+  },
+};
+
+describe.each(Object.entries(services))("the log-in of %s", (_, { start, spellings }) => {
+  let service: Awaited<ReturnType<Service["start"]>>;
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    service = await start();
+    gateway = await LoneGateway.start({
+      policies: [
+        {
+          name: "login",
+          match: { paths: ["/login", "/login/*"] },
+          limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+        },
+      ],
+      env: { SLUICE_UPSTREAM: service.url },
+    });
+    for (let i = 0; i < quota; i++) expect(await send(gateway.url, "/login")).toContain(reached);
+    expect(await send(gateway.url, "/login")).not.toContain(reached);
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await service?.stop();
+  });
+
+  it.each(spellings)("is not reached without being counted by %s", async (target) => {
+    expect(await send(service.url, target)).toContain(reached);
+    expect(await send(gateway.url, target)).not.toContain(reached);
+  });
+
+  it(`is not reached without being counted by any of ${randomTargets} random targets`, async () => {
+    const part = fc.constantFrom(
+      ...["/", "/", "/", "/login", "/login/", "login", "x", ".", "..", "/..", "/.", ";", ";a", "//"],
+      ...["\\", "#", "?", "%2e", "%2F", "%5c", "%3b", "%23"],
+    );
+    const parts = fc.array(part, { maxLength: 4 }).map((some) => some.join(""));
+    const targets = fc.tuple(parts, parts).map(([before, after]) => `/${before}/login${after}`);
+    let direct = 0;
+    for (const target of fc.sample(targets, { numRuns: randomTargets, seed: 40 })) {
+      if (!(await send(service.url, target)).includes(reached)) continue;
+      direct += 1;
+      expect([target, (await send(gateway.url, target)).includes(reached)]).toEqual([target, false]);
+    }
+    expect(direct).toBeGreaterThan(10);
+  });
+});
+
+describe("a host that a service reads as a URL has it", () => {
+  const hosts = ["api.example.com", "API.example.com:80", "api.example.com."];
+  const odd = [
+    "x@api.example.com",
+    "a.example.com:80@api.example.com",
+    "api.exampl%65.com",
+    "api.example.com#x",
+    "api.example.com?x",
+    "api.example.com\\x",
+  ];
+  let service: Awaited<ReturnType<Service["start"]>>;
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    const server = createServer((request, response) => {
+      const url = URL.parse(`http://${request.headers.host}${request.url}`);
+      response.end(/^api\.example\.com\.?$/.test(url?.hostname ?? "") ? reached : "elsewhere");
+    });
+    service = await listening(server);
+    gateway = await LoneGateway.start({
+      policies: [
+        {
+          name: "login",
+          match: { hosts: ["api.example.com"] },
+          limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+        },
+        {
+          name: "other",
+          match: { hosts: ["a.example.com"] },
+          limits: [{ algorithm: "fixed-window", quota: 1_000_000, window: "366d" }],
+        },
+      ],
+      // Many services get the Host header as the client has written it.
+      edit: (config) => config.replace("proxy_set_header Host $host;", "proxy_set_header Host $http_host;"),
+      env: { SLUICE_UPSTREAM: service.url },
+    });
+    for (let i = 0; i < quota; i++) expect(await send(gateway.url, "/", "api.example.com")).toContain(reached);
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await service?.stop();
+  });
+
+  it.each([...hosts, ...odd])("does not reach the service without being counted by Host: %s", async (host) => {
+    expect(await send(service.url, "/", host)).toContain(reached);
+    const answer = await send(gateway.url, "/", host);
+    expect(answer).not.toContain(reached);
+    expect(answer).toMatch(odd.includes(host) ? /^HTTP\/1\.1 400 [\s\S]*"title":"Host ambiguous"/ : /^HTTP\/1\.1 429 /);
+  });
+
+  it("does not reach it by a target with another host", async () => {
+    expect(await send(gateway.url, "http://elsewhere.example/", "api.example.com")).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await send(gateway.url, "http://api.example.com/", "api.example.com")).toMatch(/^HTTP\/1\.1 429 /);
+    expect(await send(gateway.url, "/", "elsewhere.example:8080")).toMatch(/^HTTP\/1\.1 200 /);
+  });
+});
+
+describe("a path that servers read differently", () => {
+  const limits = [{ algorithm: "fixed-window", quota: 1_000_000, window: "366d" }];
+  const odd = ["//x/a", "/a\\b", "/a#b", "/a/../b", "/a/%2e", "/a/..;/b", "/a%2F..%2Fb"];
+  const started = new AsyncDisposableStack();
+  afterAll(() => started.disposeAsync());
+  let upstream: string;
+  beforeAll(async () => {
+    const service = await listening(createServer((_, response) => response.end()));
+    started.defer(async () => void (await service.stop()));
+    upstream = service.url;
+  });
+  const gatewayWith = async (...policies: Record<string, unknown>[]) => {
+    const gateway = await LoneGateway.start({ policies, env: { SLUICE_UPSTREAM: upstream } });
+    started.defer(() => gateway.stop());
+    return gateway.url;
+  };
+  const remainingIn = (answer: string) => /^X-RateLimit-Remaining: (\d+)/im.exec(answer)?.[1];
+
+  it("is refused if a policy names paths, or counts by them", async () => {
+    const named = await gatewayWith({ name: "named", match: { paths: ["/named"] }, limits });
+    const counted = await gatewayWith({ name: "counted", key: ["path"], limits });
+    for (const target of odd) {
+      expect(await send(named, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
+      expect(await send(counted, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Key ambiguous"/);
+    }
+  });
+
+  it("is served if no policy names paths, or only one in shadow mode", async () => {
+    const all = await gatewayWith(
+      { name: "all", limits },
+      { name: "off", mode: "off", match: { paths: ["/a"] }, limits },
+    );
+    const shadow = await gatewayWith({ name: "shadow", mode: "shadow", match: { paths: ["/a"] }, limits });
+    for (const url of [all, shadow]) {
+      for (const target of odd)
+        expect([target, await send(url, target)]).toEqual([target, expect.stringMatching(/^HTTP\/1\.1 200 /)]);
+    }
+  });
+
+  it("by its parameters alone is counted by the policies of both readings, each once", async () => {
+    const url = await gatewayWith(
+      { name: "page", match: { paths: ["/page"] }, limits },
+      { name: "item", match: { paths: ["/item;*", "~^/it[a-z]+$"] }, limits },
+      { name: "words", key: ["path"], match: { paths: ["/word*"] }, limits },
+    );
+    expect(remainingIn(await send(url, "/page;jsessionid=1"))).toBe("999999");
+    expect(remainingIn(await send(url, "/page"))).toBe("999998");
+    expect(remainingIn(await send(url, "/other;a=1/;b"))).toBeUndefined();
+    expect(remainingIn(await send(url, "/item;a=1"))).toBe("999999");
+    expect(remainingIn(await send(url, "/item"))).toBe("999998");
+    expect(remainingIn(await send(url, "/word;a"))).toBe("999999");
+    expect(remainingIn(await send(url, "/word;b"))).toBe("999998");
+  });
+
+  it.each(["/.well-known/x", "/a%20b?c=/../d", "/a..b/...", "/x?u=//y#z", "/a/;b=1,2"])(
+    "is none of %s",
+    async (target) => {
+      const url = await gatewayWith({ name: "named", match: { paths: ["/named"] }, limits });
+      expect(await send(url, target)).toMatch(/^HTTP\/1\.1 200 /);
+    },
+  );
+});
+
+async function send(url: string, target: string, host = "x"): Promise<string> {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1");
+  socket.write(`GET ${target} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+  return text(socket);
+}

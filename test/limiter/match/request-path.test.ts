@@ -1,0 +1,75 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { normalPath } from "../../../console/src/trial/request.ts";
+import { isAmbiguousPath, withoutParameters } from "../../../limiter/src/match/request-path.ts";
+
+describe("servers read different paths in", () => {
+  it.each([
+    ...["//x/login", "//", "/\\x", "/x\\..\\y", "/x#y", "/#", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b"],
+    ...[
+      "/%2e",
+      "/%2E%2e/a",
+      "/.%2e/a",
+      "/a;b%2fc",
+      "/a%2f..",
+      "/a%2F.%2fb",
+      "/..;/a",
+      "/.;a=1/b",
+      "/a/%2e;",
+      "/..?a",
+      "/a/.%2F",
+    ],
+  ])("%s", (target) => expect(isAmbiguousPath(target)).toBe(true));
+});
+
+describe("servers read one path in", () => {
+  it.each([
+    ...[
+      "/",
+      "/a",
+      "/a//b",
+      "/a//",
+      "/a.b",
+      "/.a",
+      "/a.",
+      "/...",
+      "/..a",
+      "/a..",
+      "/.%61",
+      "/a;..",
+      "/a;b/c%2Fd",
+      "/a;/b",
+      "/;a/b",
+    ],
+    ...["/%2f", "/a%2Fb", "/%252e", "/%5c", "/%23", "/%", "/%2", "/a?", "/a?/../b", "/a?b\\c#d", "/?//", "/a.%2fb", ""],
+  ])("%s", (target) => expect(isAmbiguousPath(target)).toBe(false));
+});
+
+describe("servlet containers read, without parameters,", () => {
+  it.each([
+    ["/a", "/a"],
+    ["/a;x", "/a"],
+    ["/a;x=1;y=2", "/a"],
+    ["/a/;x", "/a/"],
+    ["/;x", "/"],
+    ["/;a/login", "/login"],
+    ["/;a/;b/login", "/login"],
+    ["/a;x/b;y/c", "/a/b/c"],
+    ["/a/;x/b/;y", "/a/b/"],
+    ["/a;/", "/a/"],
+  ])("%s as %s", (path, read) => expect(withoutParameters(path)).toBe(read));
+});
+
+it("a target in which servers read one path leads URLs and nginx to the same one", () => {
+  const part = fc.constantFrom("/", "a", ".", "..", ";b", "\\", "#", "?", "%2e", "%2F", "%61", "%5c", "%3b");
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 10 }), (parts) => {
+      const target = `/${parts.join("")}`;
+      fc.pre(!isAmbiguousPath(target));
+      const { pathname, host } = new URL(target, "http://x");
+      expect(host).toBe("x");
+      expect(normalPath(target)).toBe(decodeURIComponent(pathname).replace(/\/{2,}/g, "/"));
+    }),
+    { numRuns: 5_000 },
+  );
+});
