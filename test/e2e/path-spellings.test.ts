@@ -97,11 +97,11 @@ const services: Readonly<Record<string, Service>> = {
     start: readingUrls((url) =>
       /^\/login(\/|$)/.test(new URL(url, "http://localhost").pathname) ? reached : "elsewhere",
     ),
-    spellings: ["//x/login", "/\\x/login", "/x\\..\\login", "/login\\", "/login//../x", "/login/x\\y/.."],
+    spellings: ["//x/login", "/\\x/login", "/x\\..\\login", "/login\\", "/login//../x"],
   },
   Hono: {
     start: readingUrls(async (url) => (await hono.fetch(new Request(`http://localhost${url}`))).text()),
-    spellings: ["/x\\..\\login", "/login\\", "/login//../x", "/login#/../../x"],
+    spellings: ["/x\\..\\login", "/login\\", "/login//../x"],
   },
   Express: {
     start: () => {
@@ -109,7 +109,7 @@ const services: Readonly<Record<string, Service>> = {
       app.use("/login", (_, response) => response.end(reached));
       return listening(createServer(app));
     },
-    spellings: ["/login/../x", "/login/..", "/login/%2e%2e/x", "/login/..%2fx", "/login#/../../x"],
+    spellings: ["/login/../x", "/login/..", "/login/%2e%2e/x", "/login/..%2fx"],
   },
   Fastify: {
     start: async () => {
@@ -119,7 +119,7 @@ const services: Readonly<Record<string, Service>> = {
       const url = await app.listen({ port: 0, host: "127.0.0.1" });
       return { url, stop: () => app.close() };
     },
-    spellings: ["/login/../x", "/login/x/..%2F..%2Fy", "/login/%2E./x", "/login#/../../x", "/login/;/../../x"],
+    spellings: ["/login/../x", "/login/x/..%2F..%2Fy", "/login/%2E./x", "/login/;/../../x"],
   },
 };
 

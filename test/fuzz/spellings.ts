@@ -52,9 +52,9 @@ function spelled({ of, word, escapes, lowerCase, inserted, after, absolute }: Ch
         const before = inserted.filter(({ at }) => at % segments.length === i).map(({ what }) => what);
         return `${before.join("")}/${segment}`;
       });
-      const path = `${odd.join("")}${after}`;
-      // A target that begins with two slashes is a path too.
-      return pair(`/one/${unique}/${word}`, absolute ? `http://elsewhere.example${path}` : path);
+      // Servers read what begins with two slashes differently, so it is answered 400.
+      const path = `${odd.join("").replace(/^\/+/, "/")}${after}`;
+      return pair(`/one/${unique}/${word}`, absolute ? `http://x${path}` : path);
     }
     case "query": {
       const value = `${unique}${word.replaceAll("/", "")}`;
