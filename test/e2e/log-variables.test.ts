@@ -191,6 +191,9 @@ it("says why a request is refused that no limit refuses, and what was decided wi
   expect(await logged("/costly", 1, { "x-user": "ann", "x-cost": "many" })).toEqual([
     by("costly", { ...refused, decision: "refused,cost-invalid" }),
   ]);
+  expect(await logged("/plain/..%2Fx", 1)).toEqual([
+    { ...nothing, decision: "refused,path-ambiguous", delay: "0.000" },
+  ]);
   expect(await logged("/away", 1)).toEqual([by("away", { ...refused, decision: "allowed,degraded" })]);
   expect(await logged("/away-denies", 1)).toEqual([
     by("away-denies", { ...refused, decision: "refused,degraded,undecided" }),
