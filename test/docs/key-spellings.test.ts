@@ -6,7 +6,7 @@ import { parse as parseOfExpress } from "cookie-of-express";
 import fc from "fast-check";
 import { Cookie } from "tough-cookie";
 import { describe, expect, it } from "vitest";
-import { bearerToken } from "../../limiter/src/key/authorization.ts";
+import { authorizationValue, bearerToken } from "../../limiter/src/key/authorization.ts";
 import { cookieValue } from "../../limiter/src/key/cookie.ts";
 import { documentedSpellings } from "../fixtures/documents/documented-spellings.ts";
 
@@ -93,5 +93,11 @@ describe("whatever a client writes for a cookie", () => {
 describe("the table of bearer tokens", () => {
   it.each(documentedSpellings("`Authorization:`"))("says how $written is read", ({ written, reading }) => {
     expect(bearerToken(written)).toBe(reading);
+  });
+});
+
+describe("the table of Authorization in a key", () => {
+  it.each(documentedSpellings("`Authorization:` in a key"))("says how $written is read", ({ written, reading }) => {
+    expect(authorizationValue(written)).toBe(reading);
   });
 });

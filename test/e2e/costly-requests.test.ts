@@ -96,6 +96,16 @@ it.each(
 });
 
 it.each([
+  ["credentials of Basic", "Basic ", "YTpi"],
+  ["a JSON Web Token with a long signature", "Bearer eyJ9.e30.", "c2ln"],
+  ["a JSON Web Token of many parts", "Bearer eyJ9", "."],
+  ["the name of the scheme again and again", "", "bearer"],
+])("an authorization of %s", async (_, begin, repeated) => {
+  const one = request("/authorization", [`Authorization: ${begin}${filled(7_700, repeated)}`]);
+  expect(await costOf(Array(20).fill(one))).toBeLessThan(mostUs);
+});
+
+it.each([
   ["one percent-encoding and many characters", ["sid=%61", "a"]],
   ["nothing but percent-encodings", ["sid=", "%61"]],
   ["nothing but blanks", ["sid", "\t"]],

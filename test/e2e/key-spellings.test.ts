@@ -109,6 +109,22 @@ describe("one value is one counter in every spelling that the docs have", () => 
     for (const each of spelt) counts.push(await countOf("/credential", `Authorization: ${each}`));
     expect(counts).toEqual([1, 2, 3, 4, 5]);
     expect(await countOf("/credential", "Authorization: Bearer tok junk")).toBe("400");
+    await expectAsDocumented(documentedSpellings("`Authorization:` in a key"), (written) =>
+      countOf("/credential", `Authorization: ${written}`),
+    );
+  });
+
+  it("of a JSON Web Token wherever it is", async () => {
+    const [token, same] = ["eyJhIjoxfQ.e30.c2k", "eyJhIjoxfQ.e30.c2l"];
+    const forms = "application/x-www-form-urlencoded";
+    expect(await countOf("/header", `X-User: ${token}`)).toBe(1);
+    expect(await countOf("/cookie", `Cookie: sid=${token}`)).toBe(1);
+    expect(await countOf(`/query?user=${token}`)).toBe(1);
+    expect(await countOfForm("/form", `user=${token}`, forms)).toBe(1);
+    expect(await countOf("/header", `X-User: ${same}`)).toBe("400");
+    expect(await countOf("/cookie", `Cookie: sid=${same}`)).toBe("400");
+    expect(await countOf(`/query?user=${same}`)).toBe("400");
+    expect(await countOfForm("/form", `user=${same}`, forms)).toBe("400");
   });
 
   it("of an argument", async () => {

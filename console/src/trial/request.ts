@@ -2,6 +2,7 @@
 
 import { argumentValue, fieldValue } from "@sluice/limiter/key/argument.ts";
 import { authorizationValue, bearerToken } from "@sluice/limiter/key/authorization.ts";
+import { isOnlySpelling } from "@sluice/limiter/key/base64.ts";
 import { cookieValue } from "@sluice/limiter/key/cookie.ts";
 import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
@@ -115,8 +116,13 @@ export function partValue(part: KeyPart, request: MadeUpRequest): PartValue {
   )
     return { state: "unknown" };
   const value = readingOf(part, request);
-  if (value === false) return { state: "ambiguous" };
+  if (value === false || isSpeltOtherwise(part, value)) return { state: "ambiguous" };
   return value === undefined || value === "" ? { state: "absent" } : { state: "value", value };
+}
+
+function isSpeltOtherwise({ source }: KeyPart, value: string | undefined): boolean {
+  const isWritten = source === "header" || source === "cookie" || source === "query" || source === "form";
+  return isWritten && value !== undefined && !isOnlySpelling(value);
 }
 
 function readingOf(

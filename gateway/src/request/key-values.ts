@@ -4,6 +4,7 @@ import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { argumentValue } from "../../../limiter/src/key/argument.ts";
 import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
+import { isOnlySpelling } from "../../../limiter/src/key/base64.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
@@ -124,11 +125,11 @@ function readPart(part: KeyPart): Reading {
   const { source } = part;
   // The peer's address as nginx sees it, after the realip module if the operator configured it. No header is trusted here.
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
-  if (source === "header") return part.name === "authorization" ? readAuthorization() : readHeader(part.name);
-  if (source === "cookie") return cookieValue(ngx.var["http_cookie"] ?? "", part.name);
-  if (source === "query") return argumentValue(ngx.var["args"] ?? "", part.name, readUsual);
+  if (source === "header") return single(part.name === "authorization" ? readAuthorization() : readHeader(part.name));
+  if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name));
+  if (source === "query") return single(argumentValue(ngx.var["args"] ?? "", part.name, readUsual));
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
-  if (source === "form") return formValue(part.name);
+  if (source === "form") return single(formValue(part.name));
   if (source === "var") return ngx.var[part.name];
   if (source === "const") return part.name;
   if (source === "path") return hasAmbiguousPath() ? false : withoutParameters(ngx.var["uri"] ?? "");
@@ -139,6 +140,11 @@ function readPart(part: KeyPart): Reading {
 function readHost(): Reading {
   const host = ngx.var["host"] ?? "";
   return hasAmbiguousHost(host) ? false : host;
+}
+
+/** @returns false for a token that servers also accept in other spellings */
+function single(value: Reading): Reading {
+  return value === undefined || value === false || isOnlySpelling(value) ? value : false;
 }
 
 function readAuthorization(): Reading {

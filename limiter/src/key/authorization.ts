@@ -1,6 +1,7 @@
 // Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: the scheme in any
 // case, then spaces or tabs (RFC 6750 has one space or more, and many servers accept a tab), then the credential.
 
+import { isBasicCredential, isOnlySpelling } from "./base64.ts";
 import type { Reading } from "./key-part.ts";
 
 const scheme = "bearer";
@@ -35,7 +36,7 @@ export function bearerToken(authorization: string): Reading {
  */
 export function authorizationValue(authorization: string): Reading {
   const token = bearerToken(authorization);
-  if (token !== undefined) return token === false ? false : `Bearer ${token}`;
+  if (token !== undefined) return token === false || !isOnlySpelling(token) ? false : `Bearer ${token}`;
   const begin = afterBlanks(authorization, 0);
   let afterScheme = begin;
   while (isVisible(authorization.charCodeAt(afterScheme))) afterScheme += 1;
@@ -45,7 +46,10 @@ export function authorizationValue(authorization: string): Reading {
   const first = authorization.slice(begin, afterScheme);
   if (start >= end) return first;
   if (start === afterScheme) return false;
-  return `${first.slice(0, 1).toUpperCase()}${first.slice(1).toLowerCase()} ${authorization.slice(start, end)}`;
+  const name = `${first.slice(0, 1).toUpperCase()}${first.slice(1).toLowerCase()}`;
+  const credential = authorization.slice(start, end);
+  const isOnly = name === "Basic" ? isBasicCredential(credential) : isOnlySpelling(credential);
+  return isOnly ? `${name} ${credential}` : false;
 }
 
 /** Returns whether "Bearer" comes after something that is no scheme: some servers search for it there. */

@@ -1,0 +1,94 @@
+// A client spells one credential in another way with each request, so that Sluice counts each by itself, and the service accepts them all.
+
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { Program } from "../fixtures/servers/program.ts";
+
+const quota = 5;
+const attempts = 15;
+const credential = "YW5uOnNlY3JldA==";
+
+const services = ["PHP", "basic-auth of Node"] as const;
+/** All are ann:secret to both services, unless others are named. */
+const spellings: readonly (readonly [string, (i: number) => string, readonly string[]])[] = [
+  ["dots within", (i) => `${credential.slice(0, 4)}${".".repeat(i)}${credential.slice(4)}`, services],
+  ["exclamation marks within", (i) => `${credential.slice(0, 4)}${"!".repeat(i)}${credential.slice(4)}`, ["PHP"]],
+  ["other bits left over", (i) => credential.replace("A==", `${String.fromCharCode(65 + (i % 16))}==`), services],
+  ["more padding", (i) => `${credential}${"=".repeat(i)}`, services],
+  ["no padding", () => credential.replaceAll("=", ""), services],
+  ["a byte 0 and more behind", (i) => Buffer.from(`ann:secret\0${i}`).toString("base64"), ["PHP"]],
+];
+
+/** Reads the header by the pattern of the npm package basic-auth, which middlewares of Express use. */
+function startNode(): Promise<Server> {
+  const server = createServer(({ headers }, response) => {
+    const match = /^ *(?:[Bb][Aa][Ss][Ii][Cc]) +([A-Za-z0-9._~+/-]+=*) *$/.exec(headers.authorization ?? "");
+    const basic = Buffer.from(match?.[1] ?? "", "base64")
+      .toString()
+      .split(":");
+    response.end(JSON.stringify({ basic }));
+  });
+  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve(server)));
+}
+
+let php: Program;
+let node: Server;
+const urls: Record<string, string> = {};
+const gateways: Record<string, LoneGateway> = {};
+beforeAll(async () => {
+  const port = await freePort();
+  urls["PHP"] = `http://127.0.0.1:${port}`;
+  php = await Program.start({
+    command: "php",
+    args: ["-n", "-S", `127.0.0.1:${port}`, join(import.meta.dirname, "../fixtures/servers/log-in/log-in.php")],
+    readyWhen: () =>
+      ask(`http://127.0.0.1:${port}`).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+  });
+  node = await startNode();
+  urls["basic-auth of Node"] = `http://127.0.0.1:${(node.address() as AddressInfo).port}`;
+  const limits = [{ algorithm: "fixed-window", quota, window: "366d" }];
+  const policy = { name: "p", key: ["header:authorization"], onMissingKey: "deny", limits };
+  for (const name of services) {
+    gateways[name] = await LoneGateway.start({ policies: [policy], env: { SLUICE_UPSTREAM: urls[name] as string } });
+  }
+});
+afterAll(async () => {
+  for (const gateway of Object.values(gateways)) await gateway.stop();
+  await php?.stop();
+  node?.closeAllConnections();
+  node?.close();
+});
+
+describe.each(services)("%s behind nginx", (name) => {
+  const accepts = async (url: string, basic: string) => {
+    const { status, body } = await ask(url, { headers: { authorization: `Basic ${basic}` } });
+    return status === 200 && `${JSON.parse(body).basic}` === "ann,secret";
+  };
+  const deceiving = spellings.filter(([, , deceived]) => deceived.includes(name));
+
+  it.each(deceiving)("is not reached with %s in the credentials of Basic", async (_, spell) => {
+    let got = 0;
+    for (let i = 1; i <= attempts; i++) {
+      expect(await accepts(urls[name] as string, spell(i))).toBe(true);
+      // One of the sixteen spellings of the bits left over is the right one.
+      if (spell(i) !== credential && (await accepts((gateways[name] as LoneGateway).url, spell(i)))) got += 1;
+    }
+    expect(got).toBe(0);
+  });
+
+  it("is reached with credentials as clients write them, up to the quota", async () => {
+    let got = 0;
+    for (let i = 0; i < attempts; i++) {
+      if (await accepts((gateways[name] as LoneGateway).url, credential)) got += 1;
+    }
+    expect(got).toBe(quota);
+  });
+});
