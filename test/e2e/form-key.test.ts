@@ -178,7 +178,34 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
     expect((await post("/deny?account=arg", "password=x")).status).toBe(429);
     expect((await post("/deny", "account=arg")).status).toBe(429);
     expect((await post("/deny?account[]=arg", "password=x")).status).toBe(400);
-    expect((await ask(`${gateway.url}/deny?account=arg`)).status).toBe(403);
+    expect((await ask(`${gateway.url}/deny?account=arg`)).status).toBe(429);
+    expect((await ask(`${gateway.url}/deny?x=1`)).status).toBe(403);
+  });
+
+  it("takes a cookie for a field that is neither in the form nor in the query, as PHP without php.ini does", async () => {
+    const cookie = { cookie: "a=b; account=%63ook" };
+    for (let i = 0; i < quota; i++) expect((await post("/deny", `password=${i}`, cookie)).status).toBe(200);
+    expect((await ask(`${gateway.url}/deny`, { headers: cookie })).status).toBe(429);
+    expect((await post("/deny", "account=cook", cookie)).status).toBe(429);
+    expect((await post("/deny", "account=decoy", cookie)).status).toBe(400);
+    expect((await post("/deny?account=decoy", "x=1", cookie)).status).toBe(400);
+    expect((await post("/deny", "account=decoy", { cookie: "account[]=cook" })).status).toBe(400);
+  });
+
+  it("answers 400 if an argument or a cookie of the name comes with a body that is not read", async () => {
+    const multipart = '--b\r\nContent-Disposition: form-data; name="account"\r\n\r\nvictim\r\n--b--\r\n';
+    for (const headers of [
+      { "content-type": "multipart/form-data; boundary=b" },
+      { "content-type": "application/json" },
+      { "content-encoding": "gzip" },
+      { "transfer-encoding": "chunked" },
+    ] as const) {
+      for (const path of ["/deny", "/skip"]) {
+        expect([headers, (await post(`${path}?account=decoy`, multipart, headers)).status]).toEqual([headers, 400]);
+        const withCookie = { ...headers, cookie: "account=decoy" };
+        expect([headers, (await post(path, multipart, withCookie)).status]).toEqual([headers, 400]);
+      }
+    }
   });
 
   it("finds no field in a body of unknown length, which would have to be read whole", async () => {
@@ -203,6 +230,16 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
       expect(await send({ "content-length": "10" })).toEqual([200, "2", sha1("account=h2")]);
       expect(await send({ "content-length": "10" })).toEqual([200, "1", sha1("account=h2")]);
       expect(await send({})).toEqual([200, undefined, sha1("account=h2")]);
+      const statusOfGet = async (path: string, more: Record<string, string>, body?: string) => {
+        const stream = session.request({ ":path": path, ...more }, { endStream: body === undefined });
+        if (body !== undefined) stream.end(body);
+        const [answer] = await once(stream, "response");
+        stream.close();
+        return answer[":status"];
+      };
+      expect(await statusOfGet("/deny?account=h2-get", {})).toBe(200);
+      expect(await statusOfGet("/deny?account=h2-get", { "content-type": form }, "account=victim")).toBe(400);
+      expect(await statusOfGet("/deny?account=h2-get", { ":method": "POST" }, "account=victim")).toBe(400);
     } finally {
       session.close();
     }

@@ -25,6 +25,8 @@ interface Service {
   readonly argsAt: (port: number) => string[];
   /** Names that the service takes for `account`. */
   readonly names: readonly string[];
+  /** Whether its list of fields and arguments has cookies, too. PHP without a php.ini, as its Docker images have it, has them. */
+  readonly hasCookies: boolean;
 }
 
 const files = join(import.meta.dirname, "../fixtures/servers/log-in");
@@ -33,15 +35,17 @@ const services: Readonly<Record<string, Service>> = {
     command: "php",
     argsAt: (port) => ["-n", "-S", `127.0.0.1:${port}`, join(files, "log-in.php")],
     names: ["%20account", "+account", "account%00", "account%00x", "account[]", "account[x]"],
+    hasCookies: true,
   },
   Rack: {
     command: "rackup",
     argsAt: (port) => ["-s", "webrick", "-o", "127.0.0.1", "-p", `${port}`, "-E", "none", join(files, "log-in.ru")],
     names: ["[account]", "account]", "[[account", "]account"],
+    hasCookies: false,
   },
 };
 
-describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt, names }) => {
+describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt, names, hasCookies }) => {
   let service: Program;
   let gateway: LoneGateway;
   let serviceUrl: string;
@@ -101,6 +105,60 @@ describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt
         );
       }
       expect(got).toEqual([...Array<string>(quota).fill("ann"), undefined]);
+    });
+  });
+
+  describe("by its one list of fields, arguments and cookies", () => {
+    const inForm = (body: string, cookie?: string) => ({
+      method: "POST",
+      body,
+      headers: { "content-type": form, ...(cookie === undefined ? {} : { cookie }) },
+    });
+    const inMultipart = () => ({
+      method: "POST",
+      body: '--b\r\nContent-Disposition: form-data; name="account"\r\n\r\nvictim\r\n--b--\r\n',
+      headers: { "content-type": "multipart/form-data; boundary=b" },
+    });
+    type Log = readonly [path: string, options: Parameters<typeof ask>[1]];
+    const decoyed: readonly (readonly [string, boolean, (decoy: string) => Log])[] = [
+      ["a cookie, beside a field", true, (decoy) => ["/form", inForm(`account=${decoy}`, "account=victim")]],
+      ["a cookie, beside an argument", true, (decoy) => [`/form?account=${decoy}`, inForm("x=1", "account=victim")]],
+      [
+        "a cookie, beside an argument and no body",
+        true,
+        (decoy) => [`/form?account=${decoy}`, { headers: { cookie: "account=victim" } }],
+      ],
+      ["a form of another type, beside an argument", false, (decoy) => [`/form?account=${decoy}`, inMultipart()]],
+    ];
+    const plain: readonly (readonly [string, boolean, () => Log])[] = [
+      ["an argument without a body", false, () => ["/form?account=victim2", {}]],
+      ["a cookie alone", true, () => ["/form", { headers: { cookie: "account=victim2" } }]],
+      ["a cookie beside a form without the field", true, () => ["/form", inForm("x=1", "account=victim2")]],
+      ["a field", false, () => ["/form", inForm("account=victim2")]],
+    ];
+    const reads = async (url: string, [path, options]: Log) => {
+      const { status, body } = await ask(url + path, options);
+      return status === 200 ? JSON.parse(body).merged : undefined;
+    };
+    const those = <Way extends readonly [string, boolean, unknown]>(ways: readonly Way[]) =>
+      ways.filter(([, needsCookies]) => hasCookies || !needsCookies);
+
+    it.each(those(decoyed))("is not asked for a victim in %s", async (_, _needsCookies, logOf) => {
+      expect(await reads(serviceUrl, logOf("decoy"))).toBe("victim");
+      let got = 0;
+      for (let i = 0; i < attempts; i++) if ((await reads(gateway.url, logOf(`merged${i}`))) === "victim") got += 1;
+      expect(got).toBe(0);
+    });
+
+    it("is asked for an account as often as the quota says, wherever the account is", async () => {
+      let got = 0;
+      for (let i = 0; i < quota; i++) {
+        for (const [where, , logOf] of those(plain)) {
+          expect([where, await reads(serviceUrl, logOf())]).toEqual([where, "victim2"]);
+          if ((await reads(gateway.url, logOf())) === "victim2") got += 1;
+        }
+      }
+      expect(got).toBe(quota);
     });
   });
 });

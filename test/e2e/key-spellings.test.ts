@@ -132,6 +132,22 @@ describe("one value is one counter in every spelling that the docs have", () => 
   });
 });
 
+describe("a target with #, behind which nginx has no arguments, and Node and Go read more of them", () => {
+  const forms = "application/x-www-form-urlencoded";
+
+  it.each(["?x=1#&NAME=victim", "?NAME=decoy#&NAME=victim", "#?NAME=victim", "?NAME=decoy#"])(
+    "is answered 400 where arguments count: %s",
+    async (written) => {
+      expect(await countOf(`/query${written.replaceAll("NAME", "user")}`)).toBe("400");
+      expect(await countOfForm(`/form${written.replaceAll("NAME", "user")}`, "user=decoy", forms)).toBe("400");
+    },
+  );
+
+  it("is counted where its # is encoded", async () => {
+    expect(await countOf("/query?user=%23&x=%23")).toBe(1);
+  });
+});
+
 describe("a field of a form", () => {
   const form = "application/x-www-form-urlencoded";
 

@@ -197,7 +197,9 @@ function caseOf(random: Random): Case {
   const listed = pairsOf(name, random);
   if (kind === "query") return { kind, request: { ...empty, name, query: asQuery(listed) } };
   const query = random.below(4) === 0 ? asQuery(pairsOf(name, random)) : "";
-  return { kind, request: { ...empty, name, query, body: listed, type: random.of(types) } };
+  const cookie = random.below(4) === 0 ? cookieOf(name, random) : "";
+  const body = random.below(10) === 0 ? "" : listed;
+  return { kind, request: { ...empty, name, query, body, type: random.of(types), cookie } };
 }
 
 function pairsOf(name: string, random: Random): string {

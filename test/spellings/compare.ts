@@ -2,7 +2,7 @@
 
 import type { Case, Kind } from "./cases.ts";
 import { type Place, plainSpelling, type Readings, type SpelledRequest } from "./server.ts";
-import { formReadingOf, readBySluice } from "./sluice.ts";
+import { readBySluice } from "./sluice.ts";
 
 export interface Difference {
   readonly server: string;
@@ -39,7 +39,7 @@ export class Comparison {
     if (counted === false) return [];
     const differences: Difference[] = [];
     for (const [server, readings] of Object.entries(servers)) {
-      for (const place of placesOf(kind, request)) {
+      for (const place of placesOf(kind)) {
         for (const read of readings[place] ?? []) {
           if (read !== "" && !this.#isCounted(kind, request, server, read, counted)) {
             differences.push({ server, place, request, read, counted });
@@ -67,10 +67,8 @@ export function inWords({ server, place, request, read, counted }: Difference): 
   return `${server}, ${place} "${name}": reads ${JSON.stringify(read)}, counted ${JSON.stringify(counted)}: ${JSON.stringify(Object.fromEntries(written))}`;
 }
 
-function placesOf(kind: Kind, request: SpelledRequest): readonly Place[] {
-  if (kind !== "form") return [kind];
-  // What is no form is not read, and so neither are arguments in place of fields.
-  return formReadingOf(request) === undefined ? ["form"] : ["form", "merged"];
+function placesOf(kind: Kind): readonly Place[] {
+  return kind === "form" ? ["form", "merged"] : [kind];
 }
 
 function plainRequest(kind: Kind, { name }: SpelledRequest, value: string, asWritten: boolean): SpelledRequest {

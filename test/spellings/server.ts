@@ -14,7 +14,7 @@ export interface SpelledRequest {
 }
 
 export const places = ["query", "form", "merged", "cookie"] as const;
-/** merged: a server's list of both arguments and fields. */
+/** merged: a server's list of both arguments and fields, and of cookies if it has them there, as PHP without a php.ini does. */
 export type Place = (typeof places)[number];
 
 /**

@@ -1,7 +1,8 @@
 // What Sluice reads of a request, by its own code: in Node, as the console runs it, and in LuaJIT, as nginx does.
 
-import { argumentValue, fieldValue } from "../../limiter/src/key/argument.ts";
+import { argumentValue } from "../../limiter/src/key/argument.ts";
 import { cookieValue } from "../../limiter/src/key/cookie.ts";
+import { fieldValue } from "../../limiter/src/key/field.ts";
 import { formReading } from "../../limiter/src/key/form-type.ts";
 import type { Reading } from "../../limiter/src/key/key-part.ts";
 import type { Kind } from "./cases.ts";
@@ -13,7 +14,9 @@ export function readBySluice(kind: Kind, request: SpelledRequest): Reading {
   if (kind === "query") return argumentValue(query, name, readUsual);
   if (kind === "cookie") return cookieValue(cookie, name);
   const form = formReadingOf(request);
-  return form === undefined || form === false ? form : fieldValue(body, query, name, form, readUsual);
+  if (form === false) return false;
+  const isRead = form !== undefined || body === "";
+  return fieldValue(isRead ? body : undefined, query, cookie, name, form ?? "utf-8", readUsual);
 }
 
 /** A part of what nginx's encoder finds out. */
@@ -21,8 +24,8 @@ function readUsual(written: string): string | undefined {
   return /^[\w.~-]*$/.test(written) ? written : undefined;
 }
 
-/** @returns how the body is read as a form; undefined: not at all, so that `onMissingKey` applies */
-export function formReadingOf({ type }: SpelledRequest): ReturnType<typeof formReading> {
+/** @returns how the body is read as a form; undefined: not at all */
+function formReadingOf({ type }: SpelledRequest): ReturnType<typeof formReading> {
   // nginx gives headers without the blanks around them.
   return formReading(type === "" ? undefined : type.trim(), undefined);
 }

@@ -1,9 +1,10 @@
 // A request that somebody makes up, as a gateway would read it: nginx's normal form of the path, and the parts of a key.
 
-import { argumentValue, fieldValue } from "@sluice/limiter/key/argument.ts";
+import { argumentValue } from "@sluice/limiter/key/argument.ts";
 import { authorizationValue, bearerToken } from "@sluice/limiter/key/authorization.ts";
 import { isOnlySpelling } from "@sluice/limiter/key/base64.ts";
 import { cookieValue } from "@sluice/limiter/key/cookie.ts";
+import { fieldValue } from "@sluice/limiter/key/field.ts";
 import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { claimText, payloadOf } from "@sluice/limiter/key/jwt-claim.ts";
@@ -142,12 +143,10 @@ function readingOf(
       return part.name;
     case "header":
       return part.name === "authorization" ? authorization(request) : headerOf(request, part.name);
-    case "cookie": {
-      const lines = request.headers.filter(({ name }) => name === "cookie").map(({ value }) => value);
-      return readInBytes((bytes) => cookieValue(bytes(lines.join(";")), bytes(part.name)));
-    }
+    case "cookie":
+      return readInBytes((bytes) => cookieValue(bytes(cookiesOf(request)), bytes(part.name)));
     case "query":
-      return readInBytes((bytes) => argumentValue(bytes(queryOf(request)), bytes(part.name), readUsual));
+      return argumentOf(request, part.name);
     case "form":
       return fieldOf(request, part.name);
     default:
@@ -160,16 +159,37 @@ function authorization(request: MadeUpRequest): string | undefined | false {
   return value === undefined || value === false ? value : authorizationValue(value);
 }
 
-function queryOf({ target }: MadeUpRequest): string {
-  return /\?([^#]*)/.exec(target)?.[1] ?? "";
+function cookiesOf({ headers }: MadeUpRequest): string {
+  const lines = headers.filter(({ name }) => name === "cookie");
+  return lines.map(({ value }) => value).join(";");
+}
+
+/** @returns false if there is a "#": some services read arguments behind it */
+function queryOf({ target }: MadeUpRequest): string | false {
+  return target.includes("#") ? false : (/\?(.*)/.exec(target)?.[1] ?? "");
+}
+
+function argumentOf(request: MadeUpRequest, name: string): string | undefined | false {
+  const query = queryOf(request);
+  return query !== false && readInBytes((bytes) => argumentValue(bytes(query), bytes(name), readUsual));
 }
 
 function fieldOf(request: MadeUpRequest, name: string): string | undefined | false {
   const { body = "" } = request;
   const form = formReading(headerOf(request, "content-type"), headerOf(request, "content-encoding"));
-  if (form === undefined || form === false) return form;
-  if (body === "" || bytesOf(body) > mostFormBytes) return undefined;
-  return readInBytes((bytes) => fieldValue(bytes(body), bytes(queryOf(request)), bytes(name), form, readUsual));
+  const query = queryOf(request);
+  if (form === false || query === false) return false;
+  const isRead = body === "" || (form !== undefined && bytesOf(body) <= mostFormBytes);
+  return readInBytes((bytes) =>
+    fieldValue(
+      isRead ? bytes(body) : undefined,
+      bytes(query),
+      bytes(cookiesOf(request)),
+      bytes(name),
+      form ?? "utf-8",
+      readUsual,
+    ),
+  );
 }
 
 /** Not known: no request waits for the answer. */

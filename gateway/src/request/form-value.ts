@@ -1,9 +1,10 @@
 // Reads the value of a field of the form in the request's body. The body is read in the access phase, up to a bound, and nginx passes it
 // on unchanged.
 
-import { fieldValue } from "../../../limiter/src/key/argument.ts";
+import { fieldValue } from "../../../limiter/src/key/field.ts";
 import { type FormReading, formReading, mostFormBytes } from "../../../limiter/src/key/form-type.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
+import { requestArguments } from "./arguments.ts";
 import { readHeader } from "./request-headers.ts";
 import { readUsual } from "./usual-text.ts";
 
@@ -16,12 +17,16 @@ export function readFormBody(): void {
   if (form !== undefined && form !== false && isBounded()) ngx.req.read_body();
 }
 
-/** @returns undefined: no such field, or no form that is read. false: servers differ on its value */
+/**
+ * @returns undefined: no such field, nor an argument or a cookie that servers take for one. false: servers differ on its value
+ */
 export function formValue(name: string): Reading {
   const form = currentForm();
-  if (form === undefined || form === false) return form;
-  const body = isBounded() ? ngx.req.get_body_data() : undefined;
-  return body === undefined ? undefined : fieldValue(body, ngx.var["args"] ?? "", name, form, readUsual);
+  const query = requestArguments();
+  if (form === false || query === false) return false;
+  const isRead = form !== undefined && isBounded();
+  const body = isRead ? ngx.req.get_body_data() : mayHaveBody() ? undefined : "";
+  return fieldValue(body, query, ngx.var["http_cookie"] ?? "", name, form ?? "utf-8", readUsual);
 }
 
 function currentForm(): FormReading {
@@ -30,8 +35,22 @@ function currentForm(): FormReading {
 
 /** nginx reads bodies only as a whole, so it must be known in advance how long this one is. */
 function isBounded(): boolean {
-  const length = tonumber(ngx.var["content_length"]);
+  const length = bodyLength();
   return (
     length !== undefined && length > 0 && length <= mostFormBytes && ngx.var["http_transfer_encoding"] === undefined
   );
+}
+
+/** Since HTTP/2, a body needs no header that announces it. Servers look for a form in the body of a GET only if it has a type. */
+function mayHaveBody(): boolean {
+  if (ngx.var["http_transfer_encoding"] !== undefined) return true;
+  const length = bodyLength();
+  if (length !== undefined) return length > 0;
+  if (string.find(ngx.var["server_protocol"] ?? "", "HTTP/1", 1, true)[0] !== undefined) return false;
+  const method = ngx.req.get_method();
+  return (method !== "GET" && method !== "HEAD") || ngx.var["http_content_type"] !== undefined;
+}
+
+function bodyLength(): number | undefined {
+  return tonumber(ngx.var["content_length"]);
 }

@@ -12,6 +12,7 @@ import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/ke
 import { withoutParameters } from "../../../limiter/src/match/request-path.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { hasAmbiguousHost, hasAmbiguousPath } from "./ambiguous-target.ts";
+import { requestArguments } from "./arguments.ts";
 import { formValue } from "./form-value.ts";
 import { hasAny, headerLines, readHeader } from "./request-headers.ts";
 import { readUsual } from "./usual-text.ts";
@@ -115,7 +116,10 @@ function readOnce(part: KeyPart, readings: Readings): Reading {
 /** Returns in how many bytes a name is searched for. */
 function searchedBytes(source: KeyPart["source"]): number {
   if (source === "query") return (ngx.var["args"] ?? "").length;
-  if (source === "form") return (tonumber(ngx.var["content_length"]) ?? 0) + (ngx.var["args"] ?? "").length;
+  if (source === "form") {
+    const others = (ngx.var["args"] ?? "").length + (ngx.var["http_cookie"] ?? "").length;
+    return (tonumber(ngx.var["content_length"]) ?? 0) + others;
+  }
   if (source === "cookie") return (ngx.var["http_cookie"] ?? "").length;
   return source === "jwt" ? (ngx.var["http_authorization"] ?? "").length : 0;
 }
@@ -127,7 +131,7 @@ function readPart(part: KeyPart): Reading {
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
   if (source === "header") return single(part.name === "authorization" ? readAuthorization() : readHeader(part.name));
   if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name));
-  if (source === "query") return single(argumentValue(ngx.var["args"] ?? "", part.name, readUsual));
+  if (source === "query") return single(readArgument(part.name));
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
   if (source === "form") return single(formValue(part.name));
   if (source === "var") return ngx.var[part.name];
@@ -145,6 +149,11 @@ function readHost(): Reading {
 /** @returns false for a token that servers also accept in other spellings */
 function single(value: Reading): Reading {
   return value === undefined || value === false || isOnlySpelling(value) ? value : false;
+}
+
+function readArgument(name: string): Reading {
+  const query = requestArguments();
+  return query === false ? false : argumentValue(query, name, readUsual);
 }
 
 function readAuthorization(): Reading {

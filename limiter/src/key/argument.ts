@@ -38,30 +38,6 @@ export function argumentValue(query: string, name: string, readUsual: ReadUsual)
   return first === false || end >= query.length ? first : laterValue(query, end + 1, name, readUsual, first);
 }
 
-/**
- * @param form the body @param query the arguments @param charset beyond "ascii", servers read the bytes of a value differently
- * @returns the same of a field. Some servers have one list of both, so an argument counts if there is no field of its name
- */
-export function fieldValue(
-  form: string,
-  query: string,
-  name: string,
-  charset: "utf-8" | "ascii",
-  readUsual: ReadUsual,
-): Reading {
-  const field = argumentValue(form, name, readUsual);
-  if (field === false) return false;
-  const argument = argumentValue(query, name, readUsual);
-  if (argument === false || (argument !== undefined && field !== undefined && argument !== field)) return false;
-  const value = field ?? argument;
-  return value !== undefined && charset === "ascii" && !isAscii(value) ? false : value;
-}
-
-function isAscii(text: string): boolean {
-  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) >= 128) return false;
-  return true;
-}
-
 /** @param before the value of an argument before these */
 function laterValue(
   query: string,
@@ -110,7 +86,7 @@ function valueBetween(
   if (likeness === otherName) return undefined;
   if (likeness !== sameName) return false;
   const written = query.slice(endOfName + 1, end);
-  return readUsual(written) ?? textOf(written);
+  return readUsual(written) ?? argumentText(written);
 }
 
 /** Returns whether the name is found by a server that splits at ";", or by one that does not; or whether there are too many arguments. */
@@ -137,7 +113,7 @@ function isNamedAmong(query: string, start: number, end: number, name: string): 
 }
 
 /** @returns false if servers read what is written differently */
-function textOf(written: string): string | false {
+export function argumentText(written: string): string | false {
   let isEncoded = false;
   for (let i = 0; i < written.length; i++) {
     const code = written.charCodeAt(i);

@@ -16,6 +16,8 @@ const semicolon = 59;
 const equals = 61;
 const backslash = 92;
 
+type ReadText = (this: void, written: string) => string | false;
+
 /** Browsers send fewer than 200 to a host. In more than these, a name is not looked for, nor at more places in them. */
 const mostCookies = 1000;
 
@@ -25,14 +27,15 @@ const mostCookies = 1000;
  * spellings and how servers read them.
  *
  * @param cookies the lines, joined by ";", one character below 256 for each byte, as in Lua
+ * @param read reads the text of a value instead
  * @returns undefined: no such cookie. false: servers differ on its value
  */
-export function cookieValue(cookies: string, name: string): Reading {
+export function cookieValue(cookies: string, name: string, read: ReadText = canonical): Reading {
   let value: string | undefined;
   let at = cookies.indexOf(name);
   for (let places = 0; at >= 0; places++) {
     if (places === mostCookies) return false;
-    const found = valueAt(cookies, name, at);
+    const found = valueAt(cookies, name, at, read);
     if (found === false) return false;
     // Some servers take the first cookie of a name, others the last.
     if (found !== undefined && value !== undefined && found !== value) return false;
@@ -74,7 +77,7 @@ function isSimilarAt(cookies: string, start: number, end: number, name: string):
 }
 
 /** @returns undefined if the text at this place is not the name of a cookie */
-function valueAt(cookies: string, name: string, at: number): Reading {
+function valueAt(cookies: string, name: string, at: number, read: ReadText): Reading {
   let afterName = at + name.length;
   let isOdd = false;
   while (isBlank(cookies.charCodeAt(afterName))) {
@@ -92,7 +95,7 @@ function valueAt(cookies: string, name: string, at: number): Reading {
   if (!beginsPair) return before === at - 1 ? undefined : false;
   if (isOdd) return false;
   const end = cookies.indexOf(";", afterName);
-  return canonical(cookies.slice(afterName + 1, end < 0 ? cookies.length : end));
+  return read(cookies.slice(afterName + 1, end < 0 ? cookies.length : end));
 }
 
 function canonical(written: string): string | false {

@@ -1,13 +1,11 @@
 // The tables of docs/policies.md have further spellings, and npm run spellings compares with real servers.
 
 import { describe, expect, it } from "vitest";
-import { argumentValue as read, fieldValue as readField } from "../../../limiter/src/key/argument.ts";
+import { argumentValue as read } from "../../../limiter/src/key/argument.ts";
 import { documentedSpellings } from "../../fixtures/documents/documented-spellings.ts";
 
 const readUsual = (written: string) => (/^[\w.~-]*$/.test(written) ? written : undefined);
 const argumentValue = (query: string, name: string) => read(query, name, readUsual);
-const fieldValue = (form: string, query: string, name: string, charset: "utf-8" | "ascii") =>
-  readField(form, query, name, charset, readUsual);
 
 describe("the table of arguments", () => {
   it.each(documentedSpellings("`?`"))("says how $written is read", ({ written, reading }) => {
@@ -83,24 +81,5 @@ describe("an argument among very many", () => {
   it("is read by itself after a text with too many", () => {
     expect(argumentValue("x;".repeat(2_000), "user")).toBe(false);
     expect(argumentValue("user=ann", "user")).toBe("ann");
-  });
-});
-
-describe("a field of a form", () => {
-  it("has the value of the argument if there is no such field", () => {
-    expect(fieldValue("password=x", "user=ann", "user", "utf-8")).toBe("ann");
-    expect(fieldValue("password=x", "", "user", "utf-8")).toBeUndefined();
-  });
-
-  it("is ambiguous beside an argument with another value, and beside one that some servers read", () => {
-    expect(fieldValue("user=ann", "user=%61nn", "user", "utf-8")).toBe("ann");
-    expect(fieldValue("user=ann", "user=ben", "user", "utf-8")).toBe(false);
-    expect(fieldValue("user=ann", "user[]=ann", "user", "utf-8")).toBe(false);
-  });
-
-  it("is ambiguous beyond ASCII if servers read it in different charsets", () => {
-    expect(fieldValue("user=jos%C3%A9", "", "user", "utf-8")).toBe("jos\xc3\xa9");
-    expect(fieldValue("user=jos%C3%A9", "", "user", "ascii")).toBe(false);
-    expect(fieldValue("user=jose", "", "user", "ascii")).toBe("jose");
   });
 });

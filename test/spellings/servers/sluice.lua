@@ -3,6 +3,7 @@
 
 local product = dofile("test/gateway/product.lua")
 local argument = product.module("limiter.src.key.argument")
+local fieldValue = product.module("limiter.src.key.field").fieldValue
 local cookieValue = product.module("limiter.src.key.cookie").cookieValue
 local formReading = product.module("limiter.src.key.form-type").formReading
 
@@ -55,12 +56,13 @@ local function listed(reading)
   return ('["%s"]'):format(encoded(reading and "=" .. reading or "false"))
 end
 
-local function formOf(name, query, body, type)
+local function formOf(name, query, body, type, cookie)
   local form = formReading(type ~= "" and type:match("^%s*(.-)%s*$") or nil, nil)
-  if not form then
-    return form
+  if form == false then
+    return false
   end
-  return argument.fieldValue(body, query, name, form, readUsual)
+  local read = (form or body == "") and body or nil
+  return fieldValue(read, query, cookie, name, form or "utf-8", readUsual)
 end
 
 for line in io.lines() do
@@ -72,7 +74,7 @@ for line in io.lines() do
   io.write(
     ('{"Sluice":{"query":%s,"form":%s,"cookie":%s}}\n'):format(
       listed(argument.argumentValue(query, name, readUsual)),
-      listed(formOf(name, query, body, type)),
+      listed(formOf(name, query, body, type, cookie)),
       listed(cookieValue(cookie, name))
     )
   )
