@@ -5484,7 +5484,7 @@ export interface components {
             app?: string;
             member?: string;
             /** @enum {string} */
-            role: "owner" | "editor" | "viewer" | "caller" | "admin" | "member";
+            role: "owner" | "editor" | "viewer" | "caller" | "admin" | "gateway" | "member";
             /** Format: date-time */
             expiresAt?: string;
             lastFour: string;
@@ -5500,7 +5500,7 @@ export interface components {
             app?: string;
             member?: string;
             /** @enum {string} */
-            role: "owner" | "editor" | "viewer" | "caller" | "admin" | "member";
+            role: "owner" | "editor" | "viewer" | "caller" | "admin" | "gateway" | "member";
             /** Format: date-time */
             expiresAt?: string;
             token?: string;

@@ -629,8 +629,8 @@ const tokenFields = {
   member: text,
   role: {
     type: "string",
-    enum: [...appRoles, "admin", "member"],
-    description: "member: the token has the rights of its member.",
+    enum: [...appRoles, "admin", "gateway", "member"],
+    description: "member: the token has the rights of its member. Only admins see tokens of admins and of gateways.",
   },
   expiresAt: { ...time, description: "Absent: it never expires." },
 };

@@ -55,28 +55,34 @@ async function hasToken(database: Database | Transaction<Tables>, role: Role): P
 }
 
 /**
- * Makes the given token, which is for all apps, the only such token of its name and role. An earlier one becomes invalid.
+ * Makes the given token, which is for all apps, the only such token of its role that has one of the names. Others become invalid.
  * Writes nothing if the token is the only one already.
+ *
+ * @param names of the tokens that end; undefined: all tokens of the role
+ * @returns whether another token was valid before
  */
-export async function replaceToken(database: Database, token: TokenRecord): Promise<boolean> {
-  const present = await tokensOf(database, token.role, token.name);
-  if (present.length === 1 && present[0]?.hash === token.hash) return false;
-  await write(database, async (transaction) => {
-    await transaction
-      .deleteFrom("tokens")
-      .where("name", "=", token.name)
-      .where("role", "=", token.role)
-      .where("app", "is", null)
-      .execute();
-    await transaction.deleteFrom("tokens").where("hash", "=", token.hash).execute();
+export async function replaceToken(
+  database: Database,
+  token: TokenRecord,
+  names: readonly string[] | undefined,
+): Promise<boolean> {
+  const isOnly = (present: TokenTable[]) =>
+    present.length === 1 && present[0]?.hash === token.hash && present[0].name === token.name;
+  if (isOnly(await tokensOf(database, token.role, names))) return false;
+  return write(database, async (transaction) => {
+    // Read again: control planes that start at once have the same token.
+    const present = await tokensOf(transaction, token.role, names);
+    if (isOnly(present)) return false;
+    const hashes = [...present.map(({ hash }) => hash), token.hash];
+    await transaction.deleteFrom("tokens").where("hash", "in", hashes).execute();
     await transaction.insertInto("tokens").values(rowFrom(token)).execute();
+    return present.some(({ hash }) => hash !== token.hash);
   });
-  return present.length > 0;
 }
 
 /** Deletes the tokens of this name and role that are for all apps. Writes nothing if there are none. @returns whether there were any */
 export async function deleteToken(database: Database, role: Role, name: string): Promise<boolean> {
-  if ((await tokensOf(database, role, name)).length === 0) return false;
+  if ((await tokensOf(database, role, [name])).length === 0) return false;
   await database
     .deleteFrom("tokens")
     .where("role", "=", role)
@@ -86,14 +92,13 @@ export async function deleteToken(database: Database, role: Role, name: string):
   return true;
 }
 
-function tokensOf(database: Database, role: Role, name: string): Promise<{ hash: string }[]> {
-  return database
-    .selectFrom("tokens")
-    .select("hash")
-    .where("role", "=", role)
-    .where("name", "=", name)
-    .where("app", "is", null)
-    .execute();
+function tokensOf(
+  database: Database | Transaction<Tables>,
+  role: Role,
+  names: readonly string[] | undefined,
+): Promise<TokenTable[]> {
+  const query = database.selectFrom("tokens").selectAll().where("role", "=", role).where("app", "is", null);
+  return (names === undefined ? query : query.where("name", "in", names)).execute();
 }
 
 /**
@@ -150,7 +155,7 @@ async function requireRoom(transaction: Transaction<Tables>, member: string, now
   );
 }
 
-/** Lists tokens in the order they were made, after the given id, without gateways' tokens. */
+/** Lists tokens in the order they were made, after the given id. */
 export async function listTokens(
   database: Database,
   scope: TokenScope,
@@ -160,7 +165,6 @@ export async function listTokens(
   const rows = await database
     .selectFrom("tokens")
     .selectAll()
-    .where("role", "!=", "gateway")
     .where("id", ">", after)
     .where(within(scope))
     .orderBy("id")
@@ -194,7 +198,6 @@ export function deleteTokenById(
       .selectFrom("tokens")
       .selectAll()
       .where("id", "=", id)
-      .where("role", "!=", "gateway")
       .where(within(scope))
       .executeTakeFirst();
     if (row === undefined) {

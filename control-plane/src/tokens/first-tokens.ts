@@ -1,14 +1,17 @@
 // Tokens that exist from the start: one for an admin and one for gateways. There are no default credentials: a token that
 // the operator does not set is made at random.
 
+import { randomBytes } from "node:crypto";
 import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Configuration, ConfigurationError, minTokenLength } from "../configuration.ts";
 import type { Database } from "../storage/tables.ts";
 import { adminTokenNames, deleteToken, insertFirstToken, replaceToken } from "../storage/tokens.ts";
-import { hashToken, mintToken, tokenRecord } from "./token.ts";
+import { mintToken, tokenRecord } from "./token.ts";
 
 const gatewayTokenFile = "gateway-token";
+const idFile = "control-plane-id";
+const givenName = "gateway";
 
 /**
  * Makes sure that an admin token and a gateway token exist.
@@ -25,15 +28,26 @@ export async function ensureFirstTokens(
   if (gatewayToken === configuration.adminToken) {
     throw new ConfigurationError("SLUICE_ADMIN_TOKEN", "another token than the gateways'", "the same");
   }
-  // Control planes that share a database and have made tokens of their own must not replace each other's.
-  const isOwn = configuration.gatewayToken === undefined && configuration.database.kind !== "sqlite";
-  const name = isOwn ? `gateway-${hashToken(gatewayToken).slice(0, 8)}` : "gateway";
-  if (await replaceToken(database, tokenRecord(gatewayToken, name, "gateway", nowMs))) {
+  const { name, ended } = await gatewayTokenNames(configuration);
+  if (await replaceToken(database, tokenRecord(gatewayToken, name, "gateway", nowMs), ended)) {
+    const source = configuration.gatewayToken === undefined ? "The file gateway-token" : "SLUICE_GATEWAY_TOKEN";
     warn(
-      "SLUICE_GATEWAY_TOKEN is not the token that control planes of this database had before: all of them refuse gateways with the former one from now on",
+      `${source} does not have the token that control planes of this database had before: all of them refuse gateways with the former one from now on`,
     );
   }
   return ensureAdminToken(database, configuration.adminToken, nowMs, warn);
+}
+
+/**
+ * What an operator sets ends every other gateway token. A control plane that makes its own ends the one that was set, and its own
+ * former one, because control planes that share a database must not end each other's.
+ *
+ * @returns the token's name, and the names of the tokens that it ends (undefined: all)
+ */
+async function gatewayTokenNames({ gatewayToken, database, dataDir }: Configuration) {
+  if (gatewayToken !== undefined || database.kind === "sqlite") return { name: givenName, ended: undefined };
+  const name = `${givenName}-${await readOrMake(join(dataDir, idFile), () => randomBytes(8).toString("hex"))}`;
+  return { name, ended: [givenName, name] };
 }
 
 async function ensureAdminToken(
@@ -43,7 +57,9 @@ async function ensureAdminToken(
   warn: (message: string) => void,
 ): Promise<string | undefined> {
   if (given !== undefined) {
-    if (await replaceToken(database, tokenRecord(given, adminTokenNames.given, "admin", nowMs))) {
+    if (
+      await replaceToken(database, tokenRecord(given, adminTokenNames.given, "admin", nowMs), [adminTokenNames.given])
+    ) {
       warn("SLUICE_ADMIN_TOKEN is another token than before: the former one is not valid any more");
     }
     return undefined;
@@ -61,7 +77,7 @@ async function ensureAdminToken(
 /** Only the gateway on the same machine reads this file; its mode keeps other users out. */
 async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
   const path = join(dataDir, gatewayTokenFile);
-  const token = (await readToken(path)) ?? (await makeGatewayToken(path));
+  const token = await readOrMake(path, () => mintToken("gateway"));
   if (token.length < minTokenLength) {
     throw new ConfigurationError(
       path,
@@ -73,11 +89,15 @@ async function readOrMakeGatewayToken(dataDir: string): Promise<string> {
   return token;
 }
 
+async function readOrMake(path: string, make: () => string): Promise<string> {
+  return (await readText(path)) ?? (await writeText(path, make()));
+}
+
 /** @returns undefined if there is no file, or an empty one, which a start on a full disk may have left */
-async function readToken(path: string): Promise<string | undefined> {
+async function readText(path: string): Promise<string | undefined> {
   try {
-    const token = (await readFile(path, "utf8")).trim();
-    return token === "" ? undefined : token;
+    const text = (await readFile(path, "utf8")).trim();
+    return text === "" ? undefined : text;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
@@ -85,16 +105,15 @@ async function readToken(path: string): Promise<string | undefined> {
 }
 
 /** Writes the file completely or not at all: a gateway may be waiting for it, and the disk may be full. */
-async function makeGatewayToken(path: string): Promise<string> {
+async function writeText(path: string, text: string): Promise<string> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const made = mintToken("gateway");
   const draft = `${path}.${process.pid}`;
   try {
-    await writeFile(draft, `${made}\n`, { mode: 0o600, flush: true });
+    await writeFile(draft, `${text}\n`, { mode: 0o600, flush: true });
     await rename(draft, path);
   } catch (error) {
     await rm(draft, { force: true });
     throw error;
   }
-  return made;
+  return text;
 }

@@ -1,15 +1,16 @@
-import { readFile, stat, writeFile } from "node:fs/promises";
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { replaceToken } from "../../../control-plane/src/storage/tokens.ts";
 import { tokenRecord } from "../../../control-plane/src/tokens/token.ts";
+import { openPushSocket } from "../../fixtures/clients/simulated-gateway.ts";
 import {
   adminToken,
   gatewayToken,
   startControlPlane,
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
-import { storedText, testDatabaseKind } from "../../fixtures/servers/test-database.ts";
+import { databaseUrlFor, storedText, testDatabaseKind } from "../../fixtures/servers/test-database.ts";
 
 describe("tokens", () => {
   it("answers 401 without one, with an unknown one and with another scheme", async () => {
@@ -31,7 +32,7 @@ describe("tokens", () => {
     let nowMs = 1_000_000;
     const { app, call } = await startControlPlane({}, { now: () => nowMs });
     const record = tokenRecord("a-token-for-an-hour", "hourly", "admin", nowMs);
-    await replaceToken(app.database, { ...record, expiresAtMs: nowMs + 3_600_000 });
+    await replaceToken(app.database, { ...record, expiresAtMs: nowMs + 3_600_000 }, [record.name]);
     expect((await call("GET", "/apps", { token: "a-token-for-an-hour" })).status).toBe(200);
     nowMs += 3_600_000;
     expect((await call("GET", "/apps", { token: "a-token-for-an-hour" })).status).toBe(401);
@@ -67,7 +68,7 @@ describe("tokens", () => {
     expect(await warnings({})).toEqual([]);
     expect(await warnings({ SLUICE_GATEWAY_TOKEN: "another-gateway-token-0123456789" })).toEqual([
       expect.stringMatching(
-        /^SLUICE_GATEWAY_TOKEN is not the token .* refuse gateways with the former one from now on$/,
+        /^SLUICE_GATEWAY_TOKEN does not have the token .* refuse gateways with the former one from now on$/,
       ),
     ]);
     const sameGateways = { SLUICE_GATEWAY_TOKEN: "another-gateway-token-0123456789" };
@@ -148,5 +149,100 @@ describe("tokens", () => {
     expect(lines.join("")).toContain("[redacted]");
     expect(lines.join("")).not.toContain(adminToken);
     expect(lines.join("")).not.toContain(gatewayToken);
+  });
+});
+
+describe("the gateway token that a control plane makes itself", () => {
+  const another = "another-gateway-token-0123456789";
+  const start = async (SLUICE_DATA_DIR: string, given = "", more: Record<string, string> = {}) => {
+    const running = await startControlPlane({ SLUICE_DATA_DIR, SLUICE_GATEWAY_TOKEN: given, ...more });
+    const made = given === "" ? (await readFile(join(SLUICE_DATA_DIR, "gateway-token"), "utf8")).trim() : given;
+    const admits = (token: string) =>
+      openPushSocket(running.url, token).then(
+        (socket) => {
+          socket.terminate();
+          return true;
+        },
+        () => false,
+      );
+    const listed = async (): Promise<{ id: string; role: string; lastFour: string }[]> =>
+      (await running.call("GET", "/tokens")).body.tokens.filter(({ role }: { role: string }) => role === "gateway");
+    return { ...running, made, admits, listed };
+  };
+  /** Of a control plane with a data directory of its own, on the database that belongs to the directory of the other one. */
+  const sharing = async (dataDir: string) => ({ SLUICE_DATABASE_URL: (await databaseUrlFor(dataDir)) as string });
+
+  it("ends when the next start makes another, because somebody has deleted its file", async () => {
+    const dataDir = await temporaryDir();
+    const first = await start(dataDir);
+    expect(await first.admits(first.made)).toBe(true);
+    await first.stop();
+    await rm(join(dataDir, "gateway-token"));
+    const second = await start(dataDir);
+    expect(await second.admits(first.made)).toBe(false);
+    expect(await second.admits(second.made)).toBe(true);
+    expect(await second.listed()).toMatchObject([{ lastFour: second.made.slice(-4) }]);
+  });
+
+  it("ends when SLUICE_GATEWAY_TOKEN sets another, which ends when the variable is removed", async () => {
+    const dataDir = await temporaryDir();
+    const first = await start(dataDir);
+    await first.stop();
+    const second = await start(dataDir, another);
+    expect([await second.admits(first.made), await second.admits(another)]).toEqual([false, true]);
+    expect(await second.listed()).toHaveLength(1);
+    await second.stop();
+    const third = await start(dataDir);
+    expect([await third.admits(first.made), await third.admits(another)]).toEqual([true, false]);
+    expect(await third.listed()).toHaveLength(1);
+  });
+
+  it.skipIf(testDatabaseKind === undefined)(
+    "does not end that of another control plane, but a set one does",
+    async () => {
+      const [dataDir, others] = [await temporaryDir(), await temporaryDir()];
+      const one = await start(dataDir);
+      const other = await start(others, "", await sharing(dataDir));
+      expect([await other.admits(one.made), await one.admits(other.made)]).toEqual([true, true]);
+      await other.stop();
+      const set = await start(others, another, await sharing(dataDir));
+      expect([await set.admits(one.made), await set.admits(other.made), await one.admits(another)]).toEqual([
+        false,
+        false,
+        true,
+      ]);
+    },
+  );
+
+  it.skipIf(testDatabaseKind === undefined)("is listed and deleted by admins when its directory is lost", async () => {
+    const [dataDir, lost] = [await temporaryDir(), await temporaryDir()];
+    const one = await start(dataDir);
+    const former = await start(lost, "", await sharing(dataDir));
+    await former.stop();
+    const { id } = (await one.listed()).find(({ lastFour }) => lastFour === former.made.slice(-4)) ?? { id: "" };
+    const socket = await openPushSocket(one.url, former.made);
+    const closed = new Promise((resolve) => socket.once("close", resolve));
+    expect((await one.call("DELETE", `/tokens/${id}`)).status).toBe(200);
+    expect(await one.admits(former.made)).toBe(false);
+    expect(await closed).toBe(1008);
+    expect(await one.listed()).toMatchObject([{ lastFour: one.made.slice(-4) }]);
+    expect((await one.call("GET", "/audit")).body.entries).toContainEqual(
+      expect.objectContaining({ action: "delete-token", who: "environment" }),
+    );
+  });
+
+  it("is neither listed nor deleted by anybody but admins", async () => {
+    const { call, listed } = await start(await temporaryDir());
+    const [{ id = "" } = {}] = await listed();
+    const body = { name: "o", app: "default", role: "owner" };
+    const { token } = (await call("POST", "/tokens", { body })).body;
+    await call("POST", "/members", { body: { name: "ann", roles: { default: "owner" } } });
+    const ofMember = (await call("POST", "/tokens", { body: { name: "m", member: "ann" } })).body.token;
+    for (const asker of [token, ofMember]) {
+      const { tokens } = (await call("GET", "/tokens", { token: asker })).body;
+      expect(tokens.map(({ role }: { role: string }) => role)).not.toContain("gateway");
+      expect((await call("DELETE", `/tokens/${id}`, { token: asker })).body.code).toBe("token-not-found");
+    }
+    expect(await listed()).toHaveLength(1);
   });
 });

@@ -87,7 +87,7 @@ function Deletion({ token: { id, name, role }, onClose }: { token: Token; onClos
   };
   return (
     <Confirmation title={t("deleteTitle", { name })} action={t("delete")} destructive act={act} onClose={onClose}>
-      <p>{t(role === "caller" ? "deleteMeansCaller" : "deleteMeans")}</p>
+      <p>{t(role === "caller" ? "deleteMeansCaller" : role === "gateway" ? "deleteMeansGateway" : "deleteMeans")}</p>
     </Confirmation>
   );
 }
