@@ -319,7 +319,7 @@ const api = fp<ApiOptions>(
     await app.register(banRoutes, { prefix });
     await app.register(consumerRoutes, { prefix });
     await app.register(tokenRoutes, { prefix });
-    await app.register(memberRoutes, { prefix });
+    await app.register(memberRoutes, { prefix, signsInByOpenId: openId !== undefined });
     await app.register(sessionRoutes, { prefix, publicOrigin });
     await app.register(openIdRoutes, { prefix, openId, logLevel });
     await app.register(auditRoutes, { prefix });

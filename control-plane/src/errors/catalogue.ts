@@ -118,7 +118,8 @@ export const errorCatalogue = {
   "too-many-members": {
     status: 409,
     title: "Too many members",
-    meaning: "You have added as many members as an owner of apps may add. Ask an admin to add more, or to delete some.",
+    meaning:
+      "The owners of the app have added as many members as they may. Ask an admin to add more, or to delete some.",
   },
   "too-many-tokens": {
     status: 409,

@@ -71,7 +71,10 @@ const changeFields = {
 const newMemberShape = { kind: "record", fields: { name: nameField, ...changeFields } } as const satisfies Shape;
 const changeShape = { kind: "record", fields: changeFields } as const satisfies Shape;
 
-export default async function memberRoutes(app: FastifyInstance): Promise<void> {
+export default async function memberRoutes(
+  app: FastifyInstance,
+  { signsInByOpenId }: { signsInByOpenId: boolean },
+): Promise<void> {
   app.get<{ Querystring: { after: string; limit: number } }>(
     "/members",
     {
@@ -132,7 +135,8 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       schema: {
         tags,
         summary: "Add a member",
-        description: "An app's owner may give roles in that app alone. Give the member a token by POST /tokens.",
+        description:
+          "An app's owner may give roles in that app alone. Where people sign in by OpenID Connect, only an admin adds members. Give the member a token by POST /tokens.",
         querystring: querySchema({ dryRun: dryRunParameter }),
         response: answers({ 200: "MemberChange", 201: "MemberChange" }, etagHeader),
       },
@@ -144,7 +148,16 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       if (!caller.isAdmin && givesNoRole(asked)) {
         throw invalidRequest({ path: "roles", expected: "a role in an app that you own", got: "no role" });
       }
-      const member = await createMember(app.database, originOf(request), caller.isAdmin, name, changeOf(asked));
+      // Somebody with this name at the provider may not have signed in yet, and could not if it were taken.
+      if (!caller.isAdmin && signsInByOpenId) {
+        const detail =
+          "People sign in by OpenID Connect here, so only an admin adds a member. You may give a role to one that there is.";
+        throw new ApiError("forbidden", detail);
+      }
+      const addedIn = caller.isAdmin
+        ? undefined
+        : Object.keys(asked.roles ?? {}).find((one) => asked.roles?.[one] !== "none");
+      const member = await createMember(app.database, originOf(request), addedIn, name, changeOf(asked));
       if (request.query.dryRun) return { ...shown(app, member, caller), dryRun: true };
       reply.code(201).header("etag", etagOf(member.version));
       return shown(app, member, caller);
@@ -165,6 +178,7 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       schema: {
         tags,
         summary: "Change a member's roles, or disable a member",
+        description: "To an app's owner, a dry run shows only members of that app.",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
         response: answers({ 200: "MemberChange" }, etagHeader),
@@ -175,8 +189,8 @@ export default async function memberRoutes(app: FastifyInstance): Promise<void> 
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       const { member: name } = request.params;
-      // An owner who gives somebody a role learns who that is, and leaves a trace. A request without a role must not show more.
-      if (givesNoRole(asked)) await requireVisible(app, caller, name);
+      // An owner who gives somebody a role learns who that is, and leaves a trace. A request that leaves none must not show more.
+      if (givesNoRole(asked) || request.query.dryRun) await requireVisible(app, caller, name);
       const member = await updateMember(
         app.database,
         originOf(request),

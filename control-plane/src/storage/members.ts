@@ -115,32 +115,35 @@ export async function isNameTaken(database: Database | Transaction<Tables>, name
   return reservedNames.has(name) || (await findStored(database, name)) !== undefined;
 }
 
-/** Each new name is a row, so an owner must not make them without end. */
-const mostOfOwner = 1_000;
+/** Each new name is a row, so owners must not make them without end, by whatever names their tokens have. */
+const mostOfOwners = 1_000;
 
-/** @param isAdmin whether an admin adds the member @throws ApiError member-exists, app-not-found, too-many-members */
+/**
+ * @param addedIn the app whose owner adds the member; undefined: an admin does
+ * @throws ApiError member-exists, app-not-found, too-many-members
+ */
 export function createMember(
   database: Database,
   origin: Origin,
-  isAdmin: boolean,
+  addedIn: string | undefined,
   name: string,
   change: MemberChange,
 ): Promise<Member> {
   return rehearsed(database, origin, async (transaction) => {
-    if (!isAdmin) await requireRoom(transaction, origin.who);
-    return insertMember(transaction, origin, name, change);
+    if (addedIn !== undefined) await requireRoom(transaction, addedIn);
+    return insertMember(transaction, origin, name, change, { addedIn });
   });
 }
 
 /** @throws ApiError too-many-members */
-async function requireRoom(transaction: Transaction<Tables>, owner: string): Promise<void> {
+async function requireRoom(transaction: Transaction<Tables>, app: string): Promise<void> {
   const { count } = await transaction
     .selectFrom("members")
     .select(({ fn }) => fn.countAll().as("count"))
-    .where("created_by", "=", owner)
+    .where("added_in", "=", app)
     .executeTakeFirstOrThrow();
-  if (Number(count) < mostOfOwner) return;
-  const detail = `You have added ${count} members, which is the most for an owner: ask an admin to add more, or to delete some.`;
+  if (Number(count) < mostOfOwners) return;
+  const detail = `Owners of the app "${app}" have added ${count} members, which is the most: ask an admin to add more, or to delete some.`;
   throw new ApiError("too-many-members", detail);
 }
 
@@ -150,7 +153,7 @@ export async function insertMember(
   origin: Origin,
   name: string,
   change: MemberChange,
-  identity?: Identity,
+  { addedIn, identity }: { addedIn?: string | undefined; identity?: Identity },
 ): Promise<Member> {
   if (reservedNames.has(name)) {
     throw new ApiError("member-exists", `"${name}" is how the history names somebody else.`);
@@ -164,6 +167,7 @@ export async function insertMember(
     disabled_at: change.disabled === true ? origin.atMs : null,
     created_at: origin.atMs,
     created_by: origin.who,
+    added_in: addedIn ?? null,
     version: 1,
     issuer: identity?.issuer ?? null,
     subject: identity?.subject ?? null,
@@ -172,7 +176,7 @@ export async function insertMember(
   await transaction.insertInto("members").values(row).execute();
   await storeRoles(transaction, name, change.roles ?? {});
   const after = await getMember(transaction, name);
-  await traceMember(transaction, origin, "create-member", undefined, after);
+  await traceMember(transaction, origin, "create-member", undefined, after, addedIn);
   return after;
 }
 
@@ -265,13 +269,17 @@ async function storeRoles(
   }
 }
 
-/** One entry for each app in which the member's role changed, and one without an app for everything else. */
+/**
+ * One entry for each app in which the member's role changed, and one without an app for everything else. Of a member whom an
+ * owner adds there is nothing else: many of them must not push other entries out.
+ */
 async function traceMember(
   transaction: Transaction<Tables>,
   origin: Origin,
   action: AuditAction,
   before: Member | undefined,
   after: Member | undefined,
+  addedIn?: string,
 ): Promise<void> {
   const subject = (after ?? before)?.name ?? "";
   const entry = async (app: string, was: unknown, is: unknown) => {
@@ -280,7 +288,7 @@ async function traceMember(
     const documents = { ...(from === undefined ? {} : { before: from }), ...(to === undefined ? {} : { after: to }) };
     await writeTrace(transaction, origin, { action, app, subject, ...documents });
   };
-  await entry("", stateOf(before), stateOf(after));
+  if (addedIn === undefined) await entry("", stateOf(before), stateOf(after));
   const apps = new Set([...Object.keys(before?.roles ?? {}), ...Object.keys(after?.roles ?? {})]);
   for (const app of [...apps].sort()) await entry(app, roleIn(before, app), roleIn(after, app));
 }

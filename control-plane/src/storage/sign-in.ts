@@ -95,7 +95,7 @@ export function signInByIdentity(
 /** Two people may have one name, at the provider and here: only an admin can tell. */
 async function insertPerson(transaction: Transaction<Tables>, place: Place, person: Person): Promise<string> {
   try {
-    await insertMember(transaction, { ...place, who: person.name }, person.name, {}, person);
+    await insertMember(transaction, { ...place, who: person.name }, person.name, {}, { identity: person });
   } catch (error) {
     if (!(error instanceof ApiError && error.code === "member-exists")) throw error;
     throw new ApiError(

@@ -115,6 +115,8 @@ export interface MemberTable {
   disabled_at: number | null;
   created_at: number;
   created_by: string;
+  /** The app whose owner added the member. Null: an admin did, or the member by signing in. */
+  added_in: string | null;
   /** Grows with each change of the member or their roles. */
   version: number;
   /** The provider's URL and the subject there, for those who sign in by OpenID Connect. */

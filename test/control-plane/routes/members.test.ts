@@ -135,6 +135,24 @@ describe("an owner", () => {
     }
   });
 
+  it("learns nothing of somebody outside of their app by a dry run, which leaves no trace", async () => {
+    const running = await start();
+    const token = await add(running, "ann", { roles: { shop: "owner" } });
+    await add(running, "eve", { roles: { bank: "viewer" }, admin: true });
+    await add(running, "bob", { roles: { shop: "viewer" } });
+    const tryOut = (name: string, as?: string) =>
+      running.call("PATCH", `/members/${name}?dryRun=true`, {
+        body: { roles: { shop: "editor" } },
+        ...(as === undefined ? {} : { token: as }),
+      });
+    const hidden = await tryOut("eve", token);
+    const none = await tryOut("nobody", token);
+    expect([hidden.status, hidden.body.code]).toEqual([none.status, none.body.code]);
+    expect(hidden.body.code).toBe("member-not-found");
+    expect((await tryOut("bob", token)).body).toMatchObject({ roles: { shop: "editor" }, dryRun: true });
+    expect((await tryOut("eve")).body).toMatchObject({ admin: true, dryRun: true });
+  });
+
   it("of an app with the name of a prototype's field sees its members alone", async () => {
     const running = await start();
     await running.call("PUT", "/apps/constructor", { body: { realm: {} } });
@@ -247,27 +265,42 @@ it("nobody is a member under the name of an admin's token, or of nobody", async 
   }
 });
 
-it("an owner adds at most a thousand members, and an admin more", async () => {
+it("the owners of an app add at most a thousand members, by whatever tokens, and an admin more", async () => {
   const running = await start();
-  const owner = await add(running, "olga", { roles: { shop: "owner" } });
+  const olga = await add(running, "olga", { roles: { shop: "owner", bank: "owner" } });
+  const service = async (name: string) =>
+    (await running.call("POST", "/tokens", { body: { name, app: "shop", role: "owner" } })).body.token as string;
   const [made] = await running.app.database.selectFrom("members").selectAll().where("name", "=", "olga").execute();
-  const rows = Array.from({ length: 999 }, (_, i) => ({ ...made, name: `m${i}`, created_by: "olga" }));
+  const rows = Array.from({ length: 999 }, (_, i) => ({ ...made, name: `m${i}`, added_in: "shop" }));
   for (let i = 0; i < rows.length; i += 100) {
     await running.app.database
       .insertInto("members")
       .values(rows.slice(i, i + 100) as never)
       .execute();
   }
-  const post = (name: string, token?: string) =>
+  const post = (name: string, token?: string, app = "shop") =>
     running.call("POST", "/members", {
-      body: { name, roles: { shop: "viewer" } },
+      body: { name, roles: { [app]: "viewer" } },
       ...(token === undefined ? {} : { token }),
     });
-  expect((await post("last", owner)).status).toBe(201);
-  const refused = await post("further", owner);
-  expect([refused.status, refused.body.code]).toEqual([409, "too-many-members"]);
-  expect(refused.body.detail).toContain("You have added 1000 members");
-  expect((await post("further")).status).toBe(201);
+  expect((await post("last", await service("one"))).status).toBe(201);
+  for (const token of [await service("one"), await service("another-name"), olga]) {
+    const refused = await post("further", token);
+    expect([refused.status, refused.body.code]).toEqual([409, "too-many-members"]);
+    expect(refused.body.detail).toContain('Owners of the app "shop" have added 1000 members');
+  }
+  expect((await post("further", olga, "bank")).status).toBe(201);
+  expect((await post("more")).status).toBe(201);
+});
+
+it("a member whom an owner adds leaves nothing in the audit trail but in the app of the owner", async () => {
+  const running = await start();
+  const { token } = (await running.call("POST", "/tokens", { body: { name: "o", app: "shop", role: "owner" } })).body;
+  const body = { name: "bob", roles: { shop: "viewer" } };
+  expect((await running.call("POST", "/members", { token, body })).status).toBe(201);
+  const { entries } = (await running.call("GET", "/audit")).body;
+  const left = entries.filter(({ action }: { action: string }) => action === "create-member");
+  expect(left).toMatchObject([{ app: "shop", subject: "bob", who: "shop/o" }]);
 });
 
 it("a token says when it was last used, and who has it", async () => {

@@ -251,3 +251,16 @@ describe("a person", () => {
     expect(await statusWith("a\u0000b")).toEqual([401, undefined]);
   });
 });
+
+it("an owner does not take the name of somebody who has not signed in yet, and gives roles to those who have", async () => {
+  const world = await startWorld();
+  const { token } = (await world.call("POST", "/tokens", { body: { name: "o", app: "shop", role: "owner" } })).body;
+  const body = { name: "ann@example.com", roles: { shop: "viewer" } };
+  const refused = await world.call("POST", "/members", { token, body });
+  expect([refused.status, refused.body.code]).toEqual([403, "forbidden"]);
+  const { browser } = await signIn(world, "ann");
+  expect(await who(world, browser)).toMatchObject({ who: "ann@example.com" });
+  const given = await world.call("PATCH", "/members/ann@example.com", { token, body: { roles: { shop: "owner" } } });
+  expect([given.status, given.body.roles]).toEqual([200, { shop: "owner" }]);
+  expect((await world.call("POST", "/members", { body: { ...body, name: "new" } })).status).toBe(201);
+});

@@ -17,7 +17,8 @@ const undoNetworkLists = `
 const undoNewest = `
   drop index bans_kind; alter table bans drop column pattern_kind;
   alter table bans drop column key_pattern;
-  drop index sessions_ends; drop index tokens_expiry; drop index members_created_by;
+  drop index sessions_ends; drop index tokens_expiry; drop index members_added_in;
+  alter table members drop column added_in;
 `;
 
 const undoConsumers = `

@@ -29,6 +29,7 @@ const migrations: Record<string, Migration> = {
   "0018-sweeps": { up: addSweepIndexes },
   "0019-ban-patterns": { up: addBanPatterns },
   "0020-ban-kinds": { up: addBanKinds },
+  "0021-members-of-apps": { up: addMembersOfApps },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -490,4 +491,12 @@ async function addSweepIndexes(database: Kysely<Tables>): Promise<void> {
   await schema.createIndex("sessions", "sessions_ends", ["ends_at"]);
   await schema.createIndex("tokens", "tokens_expiry", ["app", "expires_at"]);
   await schema.createIndex("members", "members_created_by", ["created_by"]);
+}
+
+/** In which app an owner has added a member. Of those who were added before, nobody knows it. */
+async function addMembersOfApps(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("members", "added_in", "varchar(63)");
+  await schema.dropIndex("members", "members_created_by");
+  await schema.createIndex("members", "members_added_in", ["added_in"]);
 }
