@@ -14,6 +14,7 @@ const roomyPolicy = {
   limits: [{ algorithm: "token-bucket", quota: 2_147_483_648, window: "1s" }],
 };
 
+/** Returns what no app may have. */
 export function validateTemplate(document: unknown): Problem[] {
   const problems = shapeProblems(templateShape, document);
   if (problems.length > 0) return problems;

@@ -8,6 +8,7 @@ import { showChanges } from "../history/diff.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
+import { validateTemplate, validateTemplateInApp } from "../policies/validate-template.ts";
 import {
   appParameter,
   beforeParameter,
@@ -135,7 +136,14 @@ export default async function revisionRoutes(
         strangers: "refused",
         records: "revision",
         body: schemaOf(rollbackShape),
-        refuses: ["app-not-found", "policy-not-found", "revision-not-found", "invalid-policy", "bound-exceeded"],
+        refuses: [
+          "app-not-found",
+          "policy-not-found",
+          "revision-not-found",
+          "invalid-policy",
+          "invalid-template",
+          "bound-exceeded",
+        ],
       },
       schema: {
         tags: ["history"],
@@ -162,6 +170,15 @@ export default async function revisionRoutes(
           if (validation.problems.length === 0) return validation.resolved;
           const errors = validation.problems.map((one) => ({ ...one, path: `policies.${ofPolicy}.${one.path}` }));
           throw new ApiError("invalid-policy", `The policy "${ofPolicy}" would not be valid now.`, { errors });
+        },
+        validateTemplate: (ofTemplate: string, document: unknown, owner: App) => {
+          const problems = [
+            ...validateTemplate(document),
+            ...validateTemplateInApp(document, contextOf(owner, caller)),
+          ];
+          if (problems.length === 0) return;
+          const errors = problems.map((one) => ({ ...one, path: `templates.${ofTemplate}.${one.path}` }));
+          throw new ApiError("invalid-template", `The template "${ofTemplate}" would not be valid now.`, { errors });
         },
       };
       const { revision, changes } = await rollBack(app.database, originOf(request), what);

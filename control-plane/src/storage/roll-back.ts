@@ -31,6 +31,8 @@ export interface RollBack {
   readonly total: TotalBounds;
   /** Returns what gateways will get of a policy. Throws if it is not valid now, in the app's realm and with these templates. */
   validate(name: string, document: unknown, templates: Templates, owner: App): unknown;
+  /** Throws if a template is not valid now, in the app and for the asker. */
+  validateTemplate(name: string, document: unknown, owner: App): void;
 }
 
 export interface RolledBack {
@@ -39,7 +41,7 @@ export interface RolledBack {
   readonly changes: readonly DocumentChange[];
 }
 
-/** @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, or what `validate` throws */
+/** @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, or what `validate` and `validateTemplate` throw */
 export function rollBack(database: Database, origin: Origin, what: RollBack): Promise<RolledBack> {
   return change(database, origin, async (transaction, record) => {
     const owner = await getApp(transaction, what.app);
@@ -107,6 +109,7 @@ async function store(
     room.templateBytes += bytesOf(after) - bytesOf(before);
     await transaction.deleteFrom("templates").where("app", "=", app).where("name", "=", name).execute();
     if (after === undefined) continue;
+    what.validateTemplate(name, after, owner);
     const revision = revisionOf.get(change) as number;
     const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs };
     await transaction.insertInto("templates").values(row).execute();

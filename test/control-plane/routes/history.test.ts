@@ -211,6 +211,38 @@ describe("a roll-back", () => {
     expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
   });
 
+  it("does not bring back a template that the asker may not have, or the app has no realm for any more", async () => {
+    const { call } = await startControlPlane();
+    const put = (path: string, body: unknown) => call("PUT", path, { body });
+    await put("/apps/shop", { realm: { hosts: ["a.test"], redirects: ["@cached"] } });
+    const { token } = (await call("POST", "/tokens", { body: { name: "e", app: "shop", role: "editor" } })).body;
+    const template = "/apps/shop/templates/t";
+    const backTo = (revision: number, as?: string) =>
+      call("POST", `/revisions/${revision}/rollback`, {
+        body: { app: "shop" },
+        ...(as === undefined ? {} : { token: as }),
+      });
+    const header = { onLimit: { action: "tag", header: "authorization: Bearer service" } };
+    const { revision: withHeader } = (await put(template, header)).body;
+    const redirect = { onLimit: { action: "degrade", location: "@cached" } };
+    const { revision: withRedirect } = (await put(template, redirect)).body;
+    await call("DELETE", template);
+    const refused = await backTo(withHeader, token);
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid-template"]);
+    expect(refused.body.errors[0].path).toBe("templates.t.onLimit.header");
+    expect((await call("GET", template)).status).toBe(404);
+    expect((await backTo(withHeader)).status).toBe(200);
+    expect((await call("GET", template)).body).toEqual(header);
+    await put("/apps/shop", { realm: { hosts: ["a.test"] } });
+    const outside = await backTo(withRedirect);
+    expect([outside.status, outside.body.code, outside.body.errors[0].path]).toEqual([
+      400,
+      "invalid-template",
+      "templates.t.onLimit.location",
+    ]);
+    expect((await call("GET", template)).body).toEqual(header);
+  });
+
   it("of a policy that the app never had, or to a time before the app, is refused and deletes nothing", async () => {
     const running = await start();
     const { call } = running;
