@@ -1,10 +1,10 @@
-// Bounds how many connections strangers may have, and how many bytes of answers all of them together may leave unread.
+// Bounds how many connections strangers may have, and how many bytes all of them together, and all gateways, may leave unread.
 
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 
-/** An event of the server: a gateway has signed in on this socket, which does not count any more. */
+/** An event of the server: a gateway has signed in on this socket, which does not count among those of strangers any more. */
 export const signedIn = "signed-in";
 /** Gateways that have signed in do not count. */
 const mostConnections = 4_000;
@@ -12,6 +12,13 @@ const mostConnections = 4_000;
 const mostOfOneAddress = 2_000;
 /** Answers that wait in this process for somebody to read them. */
 export const mostUnreadBytes = 64 * 1_048_576;
+/**
+ * Of one gateway: several times the longest message that waits here as a whole. A snapshot, however long, waits by the frame, so that a slow
+ * gateway gets it, too.
+ */
+export const mostUnreadOfGateway = 8 * 1_048_576;
+/** Of all gateways together: a thousand of them may get a message with consumers at once. */
+const mostUnreadOfGateways = 256 * 1_048_576;
 const lookEveryMs = 250;
 
 /** Why a connection was closed at once: an event of the server, `cut`. */
@@ -21,6 +28,7 @@ export type Cut = (typeof cuts)[number];
 export function boundConnections(server: Server): void {
   const sockets = new Map<Socket, string>();
   const counts = new Map<string, number>();
+  const gateways = new Map<Socket, string>();
   const forget = (socket: Socket) => {
     const address = sockets.get(socket);
     if (address === undefined) return;
@@ -44,9 +52,16 @@ export function boundConnections(server: Server): void {
     sockets.set(socket, address);
     socket.once("close", () => forget(socket));
   });
-  server.on(signedIn, forget);
+  server.on(signedIn, (socket: Socket) => {
+    forget(socket);
+    gateways.set(socket, ipPrefix(socket.remoteAddress ?? "", 32, 64));
+    socket.once("close", () => gateways.delete(socket));
+  });
   const timer = setInterval(() => {
     for (const socket of tooMuchUnread(sockets)) cut("unread", socket);
+    // Whatever waits there: whoever sends should not have to count.
+    for (const socket of gateways.keys()) if (socket.writableLength > mostUnreadOfGateway) cut("unread", socket);
+    for (const socket of tooMuchUnread(gateways, mostUnreadOfGateways)) cut("unread", socket);
   }, lookEveryMs).unref();
   server.once("close", () => clearInterval(timer));
 }
@@ -62,7 +77,10 @@ interface Unread {
  *
  * @param connections with their addresses
  */
-export function tooMuchUnread<Connection extends Unread>(connections: ReadonlyMap<Connection, string>): Connection[] {
+export function tooMuchUnread<Connection extends Unread>(
+  connections: ReadonlyMap<Connection, string>,
+  most = mostUnreadBytes,
+): Connection[] {
   let inAll = 0;
   const ofAddress = new Map<string, number>();
   for (const [{ writableLength }, address] of connections) {
@@ -70,14 +88,14 @@ export function tooMuchUnread<Connection extends Unread>(connections: ReadonlyMa
     inAll += writableLength;
     ofAddress.set(address, (ofAddress.get(address) ?? 0) + writableLength);
   }
-  if (inAll <= mostUnreadBytes) return [];
+  if (inAll <= most) return [];
   const worstFirst = [...connections].sort(
     ([one, address], [other, otherAddress]) =>
       (ofAddress.get(otherAddress) ?? 0) - (ofAddress.get(address) ?? 0) || other.writableLength - one.writableLength,
   );
   const cut: Connection[] = [];
   for (const [connection] of worstFirst) {
-    if (inAll <= mostUnreadBytes) break;
+    if (inAll <= most) break;
     inAll -= connection.writableLength;
     cut.push(connection);
   }

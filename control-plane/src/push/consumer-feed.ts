@@ -1,6 +1,6 @@
 // Brings every connected gateway the changes of consumers. It keeps none of them in memory but the last few messages: it reads what a
 // gateway lacks from the database, some at a time. One message is on its way to a gateway until it answers, so that a slow one holds up
-// nobody. A gateway that holds nothing that is known here begins anew.
+// nobody, and one that does not read costs the memory of one message. A gateway that holds nothing that is known here begins anew.
 
 import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/consumer-lines.ts";
 import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
@@ -16,6 +16,8 @@ const mostTextCharacters = 262_144;
 /** Gateways that start together ask for the same: the message that was made for one is sent to the others. */
 const mostKept = 8;
 const retryMs = 1_000;
+/** A gateway that asks for what comes after other positions, again and again, gets it for one of them in this time. */
+const askEveryMs = 1_000;
 
 export interface ConsumerFeedDependencies {
   readonly fleet: Fleet;
@@ -36,6 +38,13 @@ interface Taker {
   /** Where the message on its way takes it. */
   underWay: ConsumersPosition | undefined;
   isReading: boolean;
+  /** The last message is still in this process. */
+  isUnread: boolean;
+  /** It has asked for what comes after a position to which no message took it. */
+  asksAnew: boolean;
+  /** When it got something for the last such position. */
+  askedAtMs: number;
+  askTimer: NodeJS.Timeout | undefined;
   /** It knows how many consumers every app has. */
   isCounted: boolean;
   /** It has begun anew when the changes were here, and has not got everything yet: it lacks no deletion up to here. Otherwise 0. */
@@ -84,6 +93,10 @@ export class ConsumerFeed {
       held,
       underWay: undefined,
       isReading: false,
+      isUnread: false,
+      asksAnew: false,
+      askedAtMs: Number.NEGATIVE_INFINITY,
+      askTimer: undefined,
       isCounted: false,
       filledSince: 0,
     });
@@ -93,6 +106,7 @@ export class ConsumerFeed {
   }
 
   leave(link: GatewayLink): void {
+    clearTimeout(this.#takers.get(link)?.askTimer);
     this.#takers.delete(link);
   }
 
@@ -100,6 +114,7 @@ export class ConsumerFeed {
   answered(link: GatewayLink, held: HeldConsumers): void {
     const taker = this.#takers.get(link);
     if (taker === undefined) return;
+    taker.asksAnew ||= taker.underWay === undefined || !isSame(taker.underWay, held);
     taker.held = held;
     taker.underWay = undefined;
     this.#dependencies.fleet.reportConsumers(taker.gateway, link, held);
@@ -157,8 +172,20 @@ export class ConsumerFeed {
 
   /** Sends the gateway the next changes that it lacks, if there are any and no answer is due. */
   async #send(link: GatewayLink, taker: Taker): Promise<void> {
-    if (taker.isReading || taker.underWay !== undefined || this.#stopped) return;
+    if (taker.isReading || taker.isUnread || taker.underWay !== undefined || this.#stopped) return;
     if (isSame(taker.held, this.#newest) && taker.isCounted) return;
+    if (taker.asksAnew) {
+      const waitMs = taker.askedAtMs + askEveryMs - performance.now();
+      if (waitMs > 0) {
+        taker.askTimer ??= setTimeout(() => {
+          taker.askTimer = undefined;
+          void this.#send(link, taker);
+        }, waitMs).unref();
+        return;
+      }
+      taker.asksAnew = false;
+      taker.askedAtMs = performance.now();
+    }
     taker.isReading = true;
     try {
       const message = await this.#messageAfter(taker);
@@ -168,7 +195,11 @@ export class ConsumerFeed {
       taker.isCounted = true;
       if (message.isFresh) taker.filledSince = message.readAt;
       if (message.isLast) taker.filledSince = 0;
-      link.sendText(message.text);
+      taker.isUnread = true;
+      link.sendText(message.text, () => {
+        taker.isUnread = false;
+        void this.#send(link, taker);
+      });
       this.#dependencies.onSent(message.text.length);
     } catch (error) {
       this.#failed(error);

@@ -12,7 +12,7 @@ export const closeCodes = { goingAway: 1001, refused: 1008, tooBig: 1009, replac
 const mostFrameBytes = 65_536;
 /** A gateway that asks for snapshots again and again gets one in this time. */
 const snapshotEveryMs = 1_000;
-/** The most messages that wait for the end of a snapshot. */
+/** The most messages that wait for the end of a snapshot. Orders that come then are lost, and count as not answered. */
 const mostWaiting = 1_000;
 
 /** What is sent, apart from snapshots and deltas. */
@@ -45,7 +45,7 @@ export class GatewayLink {
   /** What it did not take, and need not get again. */
   #refused: EditedPosition | undefined;
   #isSending = false;
-  #waiting: string[] = [];
+  #waiting: { readonly text: string; readonly onFlushed: (() => void) | undefined }[] = [];
   #snapshotAtMs = Number.NEGATIVE_INFINITY;
   #snapshotTimer: NodeJS.Timeout | undefined;
   #lastSeenMs: number;
@@ -115,15 +115,17 @@ export class GatewayLink {
   }
 
   send(message: SmallMessage): void {
-    this.sendText(JSON.stringify(message));
+    if (this.#waiting.length < mostWaiting) this.sendText(JSON.stringify(message));
   }
 
-  /** @param text of a whole message, which is not long */
-  sendText(text: string): void {
+  /**
+   * @param text of a whole message, which is not long
+   * @param onFlushed called when the text has left this process: whoever sends long texts waits for it before the next one
+   */
+  sendText(text: string, onFlushed?: () => void): void {
     // Nothing may come between the frames of one message.
-    if (this.#isSending) {
-      if (this.#waiting.length < mostWaiting) this.#waiting.push(text);
-    } else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text);
+    if (this.#isSending) this.#waiting.push({ text, onFlushed });
+    else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text, onFlushed);
   }
 
   /**
@@ -181,7 +183,7 @@ export class GatewayLink {
       this.#held = { ...this.#held, position: frame.position };
       this.#underWay = undefined;
     }
-    for (const text of waiting) if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text);
+    for (const { text, onFlushed } of waiting) this.sendText(text, onFlushed);
     this.#events.onFree();
   }
 }

@@ -3,6 +3,7 @@
 
 import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
@@ -17,6 +18,11 @@ import {
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { untilPasses } from "../../fixtures/until.ts";
 
+const nothingHeld = { epoch: "", position: 0, count: 0, unstored: 0 };
+/** Some 250 KB in each message. */
+const manyConsumers = Array.from({ length: 3_000 }, (_, i) =>
+  JSON.stringify({ id: `${"x".repeat(220)}-${i}`, plan: "free" }),
+).join("\n");
 const books = "/apps/default/policies/books";
 const history = async (running: Running) => (await running.call("GET", "/revisions")).body.revisions;
 
@@ -78,6 +84,57 @@ describe("a gateway that answers what another one was asked", () => {
       { id: "asked", state: "done", limits: [{ remaining: 0 }] },
       { id: "liar", state: "done", limits: [{ remaining: 1 }] },
     ]);
+  });
+});
+
+describe("a gateway that reads nothing", () => {
+  const unreadOf = ({ app }: Running) =>
+    Math.max(0, ...[...app.websocketServer.clients].map((one) => one.bufferedAmount));
+
+  it("has one message with consumers in memory, however many it asks for", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", "/apps/default/consumers", { text: manyConsumers, type: "application/jsonl" });
+    const liar = await connectGateway(running, "liar", { epoch: "", revision: 0, protocol: 3, consumers: nothingHeld });
+    const { epoch } = await liar.next("consumers");
+    liar.socket.pause();
+    for (let position = 1; position <= 300; position++) {
+      liar.say({ type: "consumers", epoch, position, count: 0, unstored: 0 });
+      // Each one is heard in a turn of its own, and what it asks for is read meanwhile.
+      await sleep(5);
+    }
+    expect(unreadOf(running)).toBeLessThan(1_048_576);
+  });
+
+  it("is cut when it leaves more than 8 MiB unread, of whatever it is sent", async () => {
+    const running = await startControlPlane();
+    const liar = await connectGateway(running, "liar");
+    await liar.next("fleet");
+    liar.socket.pause();
+    const [link] = running.app.fleet.links();
+    for (let i = 0; i < 20; i++) link?.sendText("x".repeat(1_048_576));
+    await untilPasses(() => expect(running.app.fleet.connectedCount).toBe(0));
+    const metrics = (await running.call("GET", "metrics")).body;
+    expect(metrics).toContain('\nsluice_control_connections_cut_total{reason="unread"} 1\n');
+  });
+});
+
+describe("a gateway that asks for ever other consumers", () => {
+  it("gets some once a second, and each read costs the database no more often", async () => {
+    const running = await startControlPlane();
+    await running.call("PUT", "/apps/default/consumers", { text: manyConsumers, type: "application/jsonl" });
+    const liar = await connectGateway(running, "liar", { epoch: "", revision: 0, protocol: 3, consumers: nothingHeld });
+    const { epoch } = await liar.next("consumers");
+    const beganAtMs = performance.now();
+    for (let position = 1; position <= 300; position++) {
+      liar.say({ type: "consumers", epoch, position, count: 0, unstored: 0 });
+      await sleep(5);
+    }
+    await liar.untilHeard();
+    const seconds = (performance.now() - beganAtMs) / 1_000;
+    const sent = liar.received.filter(({ type }) => type === "consumers").length;
+    expect(sent).toBeLessThanOrEqual(2 + seconds);
+    // The last one that it asked for comes, too: it may have lost some in earnest.
+    await untilPasses(() => expect(liar.received.at(-1)).toMatchObject({ type: "consumers", from: 300 }));
   });
 });
 
