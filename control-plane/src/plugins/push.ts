@@ -1,7 +1,6 @@
 // The push socket, the fleet of gateways and the publisher of snapshots.
 
 import { randomUUID } from "node:crypto";
-import type { FastifyBaseLogger } from "fastify";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
@@ -253,7 +252,6 @@ export default fp<PushOptions>(
           consumerFeed,
           counts,
           times,
-          log: request.log as FastifyBaseLogger,
           gatewayLog,
           takeActivity: app.takeActivity,
           address: request.address,

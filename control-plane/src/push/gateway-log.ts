@@ -5,21 +5,22 @@ import { deltasSince } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import { closeCodes } from "./gateway-link.ts";
 
-interface Refused {
-  readonly address: string;
+interface Said {
   saidAtMs: number;
   timesSince: number;
 }
 
 const sayAgainAfterMs = 60_000;
-/** The most refused addresses and lost gateways to remember; the oldest are forgotten first. */
+/** The most warnings and lost gateways to remember; the oldest are forgotten first. */
 const mostRemembered = 1_000;
 
 export class GatewayLog {
   readonly #log: FastifyBaseLogger;
   readonly #now: () => number;
-  /** Keyed by address and reason. */
-  readonly #refused = new Map<string, Refused>();
+  /** Of refused gateways, by address and reason. */
+  readonly #refused = new Map<string, Said>();
+  /** By gateway and warning. */
+  readonly #warned = new Map<string, Said>();
   /** Gateways whose connection was lost. */
   readonly #lost = new Set<string>();
   #stopping = false;
@@ -31,19 +32,33 @@ export class GatewayLog {
 
   /** @param reason why the gateway's token is refused */
   refused(address: string, reason: string): void {
-    const name = `${address} ${reason}`;
-    const known = this.#refused.get(name);
+    this.#warn(
+      this.#refused,
+      `${address} ${reason}`,
+      { address, reason },
+      "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with",
+    );
+  }
+
+  /**
+   * Says what is wrong with what a gateway sent, once a minute: a gateway may send it thousands of times in a second.
+   *
+   * @param gateway undefined: it has not said its hello
+   */
+  warn(gateway: string | undefined, address: string, fields: object, what: string): void {
+    this.#warn(this.#warned, `${what} ${gateway ?? address}`, { gateway, address, ...fields }, what);
+  }
+
+  #warn(said: Map<string, Said>, name: string, fields: object, what: string): void {
+    const known = said.get(name);
     if (known !== undefined && this.#now() - known.saidAtMs < sayAgainAfterMs) {
       known.timesSince += 1;
       return;
     }
-    forgetOldest(this.#refused);
-    this.#refused.delete(name);
-    this.#refused.set(name, { address, saidAtMs: this.#now(), timesSince: 0 });
-    this.#log.warn(
-      { address, reason, timesSince: known?.timesSince },
-      "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with",
-    );
+    forgetOldest(said);
+    said.delete(name);
+    said.set(name, { saidAtMs: this.#now(), timesSince: 0 });
+    this.#log.warn({ ...fields, timesSince: known?.timesSince }, what);
   }
 
   connected(gateway: string, address: string): void {
@@ -84,14 +99,14 @@ export class GatewayLog {
 
   #forgetRefusalsOf(address: string): boolean {
     let found = false;
-    for (const [name, refused] of this.#refused) {
-      if (refused.address === address) found = this.#refused.delete(name);
+    for (const name of this.#refused.keys()) {
+      if (name.startsWith(`${address} `)) found = this.#refused.delete(name);
     }
     return found;
   }
 }
 
-function forgetOldest(remembered: Map<string, Refused> | Set<string>): void {
+function forgetOldest(remembered: Map<string, Said> | Set<string>): void {
   if (remembered.size < mostRemembered) return;
   const [oldest] = remembered.keys();
   if (oldest !== undefined) remembered.delete(oldest);

@@ -1,7 +1,6 @@
 // Runs one push socket: a hello, then reports, until either side closes it.
 
 import { type GatewayMessage, protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
-import type { FastifyBaseLogger } from "fastify";
 import type { RawData, WebSocket } from "ws";
 import type { ActivityMessage } from "../activity/activity.ts";
 import type { ConsumerFeed } from "./consumer-feed.ts";
@@ -35,12 +34,17 @@ export interface SessionDependencies {
   readonly consumerFeed: ConsumerFeed;
   readonly counts: PushCounts;
   readonly times: PushTimes;
-  readonly log: FastifyBaseLogger;
   readonly gatewayLog: GatewayLog;
   readonly takeActivity: (message: ActivityMessage) => void;
   /** The gateway's IP address. */
   readonly address: string;
 }
+
+/**
+ * A gateway is heard so often in a second; what it says beyond that waits in its socket. That is several times what one says that answers
+ * orders about counters all the time.
+ */
+const mostMessagesInSecond = 2_000;
 
 export function runPushSession(
   socket: WebSocket,
@@ -51,7 +55,6 @@ export function runPushSession(
     consumerFeed,
     counts,
     times,
-    log,
     gatewayLog,
     takeActivity,
     address,
@@ -63,6 +66,11 @@ export function runPushSession(
   };
   const link = new GatewayLink(socket, { onSent: counts.frameSent, onFree });
 
+  let heard = 0;
+  const heardTimer = setInterval(() => {
+    heard = 0;
+    socket.resume();
+  }, 1_000);
   const helloTimer = setTimeout(() => link.close(closeCodes.refused, "no hello came"), times.helloMs);
   const pingTimer = setInterval(() => link.ping(times.silenceMs), times.pingEveryMs);
 
@@ -70,11 +78,15 @@ export function runPushSession(
     // Messages that arrive between our close frame and the other side's are ignored.
     if (socket.readyState !== socket.OPEN) return;
     link.noteAlive();
+    heard += 1;
+    if (heard === mostMessagesInSecond) socket.pause();
     const message = isBinary ? undefined : readGatewayMessage(data.toString());
     const expectedHello = gateway === undefined;
     if (message === undefined || (message.type === "hello") !== expectedHello) {
-      log.warn(
-        { gateway, type: message?.type },
+      gatewayLog.warn(
+        gateway,
+        address,
+        { type: message?.type },
         "a gateway's message is malformed or out of order; closing its socket",
       );
       link.close(closeCodes.refused, message === undefined ? "malformed message" : "message out of order");
@@ -109,12 +121,13 @@ export function runPushSession(
     if (gateway === undefined) return;
     const report = message.type === "refused" ? refusalOf(message, link) : message;
     if (report === undefined) {
-      log.warn({ gateway }, "a gateway refused something that it was not sent");
+      gatewayLog.warn(gateway, address, {}, "a gateway refused something that it was not sent");
       return;
     }
     if (report.type === "refused") {
       counts.snapshotRefused();
-      log.warn({ gateway, revision: report.revision, problems: report.problems }, "a gateway refused a snapshot");
+      const { revision, problems } = report;
+      gatewayLog.warn(gateway, address, { revision, problems }, "a gateway refused a snapshot");
     }
     fleet.report(gateway, link, report);
     if (report.type === "status") return;
@@ -124,6 +137,7 @@ export function runPushSession(
 
   socket.on("close", (code: number) => {
     clearTimeout(helloTimer);
+    clearInterval(heardTimer);
     clearInterval(pingTimer);
     consumerFeed.leave(link);
     if (gateway !== undefined && fleet.leave(gateway, link)) gatewayLog.gone(gateway, code);

@@ -138,6 +138,29 @@ describe("a gateway that asks for ever other consumers", () => {
   });
 });
 
+describe("a gateway that says the same thousands of times", () => {
+  it("is in the log once a minute, with how often it was since", async () => {
+    const lines: { msg: string; timesSince?: number }[] = [];
+    let nowMs = Date.now();
+    const running = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "warn" },
+      { now: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+    );
+    const liar = await connectGateway(running, "liar");
+    const other = await connectGateway(running, "other");
+    const refuse = (gateway: typeof liar, epoch: string) =>
+      gateway.say({ type: "refused", epoch, revision: 0, problems: [] });
+    for (let i = 0; i < 3_000; i++) refuse(liar, "x");
+    refuse(other, "x");
+    await Promise.all([liar.untilHeard(), other.untilHeard()]);
+    nowMs += 60_000;
+    refuse(liar, "x");
+    await liar.untilHeard();
+    const refused = lines.filter(({ msg }) => msg === "a gateway refused a snapshot");
+    expect(refused.map(({ timesSince }) => timesSince)).toEqual([undefined, undefined, 2_999]);
+  });
+});
+
 describe("a gateway that reports traffic which cannot be", () => {
   const nowMs = 1_900_000_000_000;
   const counts = { allowed: 1, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
