@@ -43,7 +43,9 @@ const counters = {
     { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: { type: "number" } },
   ],
 };
-const time = { type: "number", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+/** The last second of the year 9999: no date has a later one. */
+const lastSecond = 253_402_300_799;
+const time = { type: "number", minimum: 0, maximum: 1_000 * lastSecond };
 const name = { type: "string", maxLength: 63, pattern: "^[a-z0-9][a-z0-9-]*$" };
 const policyActivity = recordSchema({
   app: name,
@@ -72,7 +74,7 @@ const workerActivity = recordSchema({
   keys: listSchema(keyActivity, mostActive),
 });
 const redis = recordSchema(
-  { state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: count },
+  { state: { enum: ["ok", "failing", "unused"] }, sinceSeconds: { type: "integer", minimum: 0, maximum: lastSecond } },
   { id: text, strayWorkers: count, overloadedWorkers: count },
 );
 const errors = { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: count };

@@ -138,6 +138,17 @@ describe("a gateway that asks for ever other consumers", () => {
   });
 });
 
+describe("a gateway that says when its Redis began to fail", () => {
+  const status = (sinceSeconds: number) =>
+    JSON.stringify({ type: "status", counters: {}, redis: { state: "failing", sinceSeconds } });
+
+  it("says a time that a date can have: another one would make GET /gateways fail for everybody", () => {
+    expect(readGatewayMessage(status(253_402_300_799))).toBeDefined();
+    expect(readGatewayMessage(status(253_402_300_800))).toBeUndefined();
+    expect(readGatewayMessage(status(Number.MAX_SAFE_INTEGER))).toBeUndefined();
+  });
+});
+
 describe("a gateway that says the same thousands of times", () => {
   it("is in the log once a minute, with how often it was since", async () => {
     const lines: { msg: string; timesSince?: number }[] = [];
