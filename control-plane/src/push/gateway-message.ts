@@ -17,6 +17,8 @@ const maxProblemBytes = 500;
 const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
 const mostActive = 1_000;
+/** Of all workers: a gateway sends one report of 150, after what takes 16 KB. A record of a long time takes a millisecond. */
+const mostPoliciesReported = 500;
 const mostKeysReported = 1_000;
 /** More than a key may have. */
 const mostKeyParts = 16;
@@ -113,6 +115,10 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
     case "status":
       return { ...message, counters: Array.isArray(message.counters) ? {} : message.counters };
     case "activity":
+      if (
+        toList(message.workers).reduce((sum, { policies }) => sum + toList(policies).length, 0) > mostPoliciesReported
+      )
+        return undefined;
       return { ...message, workers: toList(message.workers).map(readWorkerActivity) };
     case "counter":
       return message.limits === undefined ? message : { ...message, limits: toList(message.limits) };

@@ -187,6 +187,17 @@ describe("a gateway that reports traffic which cannot be", () => {
     expect(readGatewayMessage(message({}))).toMatchObject({ workers: [{ policies: [ofPolicy], keys: [keys] }] });
   });
 
+  it("is not understood with more policies than a gateway reports at once", () => {
+    const policies = (length: number) =>
+      JSON.stringify({
+        type: "activity",
+        nowMs,
+        workers: [1, 2].map(() => ({ toMs: nowMs, policies: Array(length).fill(ofPolicy), keys: [] })),
+      });
+    expect(readGatewayMessage(policies(250))).toBeDefined();
+    expect(readGatewayMessage(policies(251))).toBeUndefined();
+  });
+
   it.each([
     ["a negative count", { allowed: -1 }, {}],
     ["half a request", { refused: 0.5 }, {}],
