@@ -191,7 +191,7 @@ it("says why a request is refused that no limit refuses, and what was decided wi
   expect(await logged("/costly", 1, { "x-user": "ann", "x-cost": "many" })).toEqual([
     by("costly", { ...refused, decision: "refused,cost-invalid" }),
   ]);
-  expect(await logged("/plain/..%2Fx", 1)).toEqual([
+  expect(await logged("/elsewhere/..;/plain", 1)).toEqual([
     { ...nothing, decision: "refused,path-ambiguous", delay: "0.000" },
   ]);
   expect(await logged("/away", 1)).toEqual([by("away", { ...refused, decision: "allowed,degraded" })]);

@@ -1,5 +1,5 @@
-// A client writes a path or a host so that the service behind nginx reads another one than nginx does: by ";x", "\", "#", "//" at the
-// beginning, or dots. Shown with real services, which are asked directly first: a spelling that they do not take for the log-in proves nothing.
+// A client writes a path or a host so that the service behind nginx reads another one than nginx does: by ";x", "\", "//" at the beginning, or
+// dots. Shown with real services, which are asked directly first: a spelling that they do not take for the log-in proves nothing.
 
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -226,7 +226,15 @@ describe("a host that a service reads as a URL has it", () => {
 
 describe("a path that servers read differently", () => {
   const limits = [{ algorithm: "fixed-window", quota: 1_000_000, window: "366d" }];
-  const odd = ["//x/a", "/a\\b", "/a#b", "/a/../b", "/a/%2e", "/a/..;/b", "/a%2F..%2Fb"];
+  /** With the path that nginx reads, and a pattern of another that some server reads. */
+  const odd = [
+    ["//x/a", "/x/a", "/a"],
+    ["/a\\b", "/a\\b", "/a/b"],
+    ["/a/../b", "/b", "/a/*"],
+    ["/a/.%2e", "/", "/a/*"],
+    ["/a/..;/b", "/a/..;/b", "/b"],
+    ["/a%2F..%2Fb", "/b", "/a/*"],
+  ] as const;
   const started = new AsyncDisposableStack();
   afterAll(() => started.disposeAsync());
   let upstream: string;
@@ -241,24 +249,36 @@ describe("a path that servers read differently", () => {
     return gateway.url;
   };
   const remainingIn = (answer: string) => /^X-RateLimit-Remaining: (\d+)/im.exec(answer)?.[1];
+  const regex = (path: string) => `~^${`${path}$`.replaceAll("\\", "\\\\").replaceAll(".", "\\.").replace("*$", "")}`;
 
-  it("is refused if a policy names paths, or counts by them", async () => {
-    const named = await gatewayWith({ name: "named", match: { paths: ["/named"] }, limits });
-    const counted = await gatewayWith({ name: "counted", key: ["path"], limits });
-    for (const target of odd) {
-      expect(await send(named, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
-      expect(await send(counted, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Key ambiguous"/);
-    }
-  });
+  it.each([
+    ["name", (path: string) => path],
+    ["match by a regular expression", regex],
+  ])(
+    "is refused if policies %s what another server reads, and counted if it is what nginx reads",
+    async (_, pathFor) => {
+      for (const [target, read, other] of odd) {
+        const more = await gatewayWith({ name: "more", match: { paths: [pathFor(other)] }, limits });
+        const refused = expect.stringMatching(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
+        expect([target, await send(more, target)]).toEqual([target, refused]);
+        const same = await gatewayWith(
+          { name: "same", match: { paths: [pathFor(read)] }, limits },
+          { name: "elsewhere", match: { paths: [pathFor("/elsewhere")] }, limits },
+        );
+        expect([target, remainingIn(await send(same, target))]).toEqual([target, "999999"]);
+        expect([target, remainingIn(await send(same, target))]).toEqual([target, "999998"]);
+      }
+    },
+  );
 
   it("is served if no policy names paths, or only one in shadow mode", async () => {
     const all = await gatewayWith(
-      { name: "all", limits },
+      { name: "all", key: ["path"], limits },
       { name: "off", mode: "off", match: { paths: ["/a"] }, limits },
     );
-    const shadow = await gatewayWith({ name: "shadow", mode: "shadow", match: { paths: ["/a"] }, limits });
+    const shadow = await gatewayWith({ name: "shadow", mode: "shadow", match: { paths: ["/*"] }, limits });
     for (const url of [all, shadow]) {
-      for (const target of odd)
+      for (const [target] of odd)
         expect([target, await send(url, target)]).toEqual([target, expect.stringMatching(/^HTTP\/1\.1 200 /)]);
     }
   });

@@ -132,7 +132,7 @@ describe("an editor of one app", () => {
 describe("a ban of an address by an app", () => {
   it("applies in the whole realm of the app, also where no policy matches, and not outside", async () => {
     expect(await ban(editorOfCrm, "crm", bannedByCrm)).toBe(201);
-    for (const path of ["/api", "/api/nobody/limits/this", "/api/page", "/api//x", "/a%70i/x;y"]) {
+    for (const path of ["/api", "/api/nobody/limits/this", "/api/page", "//api/x", "/api/../api/x"]) {
       expect([path, (await visit("crm.test", path, bannedByCrm)).status]).toEqual([path, 403]);
     }
     for (const [host, path] of [

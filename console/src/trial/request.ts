@@ -10,7 +10,7 @@ import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { claimText, payloadOf } from "@sluice/limiter/key/jwt-claim.ts";
 import type { KeyPart } from "@sluice/limiter/key/key-part.ts";
 import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
-import { isAmbiguousPath, withoutParameters } from "@sluice/limiter/match/request-path.ts";
+import { withoutParameters } from "@sluice/limiter/match/request-path.ts";
 
 const percent = 37;
 
@@ -110,12 +110,7 @@ export function sameName(one: string, other: string): boolean {
 
 export function partValue(part: KeyPart, request: MadeUpRequest): PartValue {
   if (part.source === "var") return { state: "unknown" };
-  if (
-    part.source === "path" &&
-    !isAmbiguousPath(request.target) &&
-    normalPath(request.target)?.includes("\ufffd") === true
-  )
-    return { state: "unknown" };
+  if (part.source === "path" && normalPath(request.target)?.includes("\ufffd") === true) return { state: "unknown" };
   const value = readingOf(part, request);
   if (value === false || isSpeltOtherwise(part, value)) return { state: "ambiguous" };
   return value === undefined || value === "" ? { state: "absent" } : { state: "value", value };
@@ -134,7 +129,7 @@ function readingOf(
     case "ip":
       return ipPrefix(request.address, part.v4Bits, part.v6Bits);
     case "path":
-      return isAmbiguousPath(request.target) ? false : withoutParameters(normalPath(request.target) ?? "");
+      return withoutParameters(normalPath(request.target) ?? "");
     case "host":
       return isAmbiguousHost(request.host, request.host.toLowerCase()) ? false : request.host;
     case "method":

@@ -20,7 +20,7 @@ import type { NetworkLists } from "@sluice/limiter/key/network-lists.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
 import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
-import { isAmbiguousPath, withoutParameters } from "@sluice/limiter/match/request-path.ts";
+import { isAmbiguousPath, otherPaths, withoutParameters } from "@sluice/limiter/match/request-path.ts";
 import { zonesFor } from "../forecast/zone-transitions.ts";
 import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
 
@@ -97,9 +97,13 @@ export function tryPolicy(
   return apply(policy, request, nowMs / 1_000, around);
 }
 
-/** Returns what servers read differently, if the policy names it: a gateway then refuses the request, whichever policies it would meet. */
+/** Returns what servers read differently, so that a gateway refuses the request because of this policy, whichever policies it would meet. */
 function ambiguousMatch({ hosts, paths }: Policy["match"], { host, target }: MadeUpRequest): string | undefined {
-  if (paths.length > 0 && isAmbiguousPath(target)) return "path";
+  const isOfHost = hosts.length === 0 || hosts.some((pattern) => matchesHost(pattern, host));
+  if (paths.length > 0 && isOfHost && isAmbiguousPath(target)) {
+    const meets = (path: string) => matchesAny(paths, path);
+    if (!meets(normalPath(target) ?? "") && otherPaths(target).some(meets)) return "path";
+  }
   return hosts.length > 0 && isAmbiguousHost(host, host.toLowerCase()) ? "host" : undefined;
 }
 
@@ -113,9 +117,7 @@ export function whyUnmatched(
   if (hosts.length > 0 && !hosts.some((pattern) => matchesHost(pattern, host)))
     return passedBy("host", hosts.join(" "));
   const path = normalPath(target) ?? "";
-  const other = withoutParameters(path);
-  if (paths.length > 0 && !paths.some((pattern) => matchesPath(pattern, path) || matchesPath(pattern, other)))
-    return passedBy("path", paths.join(" "));
+  if (paths.length > 0 && !matchesAny(paths, path)) return passedBy("path", paths.join(" "));
   if (methods.length > 0 && !methods.includes(method)) return passedBy("method", methods.join(" "));
   for (const name in headers) {
     const wanted = headers[name] ?? [];
@@ -129,6 +131,11 @@ function matchesHost(pattern: string, host: string): boolean {
   return pattern.startsWith("*.")
     ? host.endsWith(pattern.slice(1)) && host.length > pattern.length - 1
     : host === pattern;
+}
+
+function matchesAny(patterns: readonly string[], path: string): boolean {
+  const other = withoutParameters(path);
+  return patterns.some((pattern) => matchesPath(pattern, path) || matchesPath(pattern, other));
 }
 
 function matchesPath(pattern: string, path: string): boolean {

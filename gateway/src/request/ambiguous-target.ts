@@ -2,7 +2,7 @@
 // characters that this takes, and pay for looking for them alone.
 
 import { isAmbiguousHost } from "../../../limiter/src/match/request-host.ts";
-import { isAmbiguousPath } from "../../../limiter/src/match/request-path.ts";
+import { isAmbiguousPath, otherPaths } from "../../../limiter/src/match/request-path.ts";
 
 /** Host headers that are not ambiguous, and what nginx reads in them. */
 let knownHosts = new LuaTable<string, string>();
@@ -11,12 +11,11 @@ const slash = 47;
 /** Clients can invent host headers. */
 const mostKnown = 1000;
 
-/** Plain searches, which LuaJIT compiles. */
-export function hasAmbiguousPath(): boolean {
+/** Returns the other paths that servers read; undefined: they read one. Plain searches, which LuaJIT compiles. */
+export function readOtherPaths(): readonly string[] | undefined {
   const target = ngx.var["request_uri"] ?? "";
-  const isOdd =
-    has(target, "/.") || has(target, "%2") || has(target, "\\") || has(target, "#") || string.byte(target, 2) === slash;
-  return isOdd && isAmbiguousPath(target);
+  const isOdd = has(target, "/.") || has(target, "%2") || has(target, "\\") || string.byte(target, 2) === slash;
+  return isOdd && isAmbiguousPath(target) ? otherPaths(target) : undefined;
 }
 
 /** @param host as nginx reads it */

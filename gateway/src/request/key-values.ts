@@ -11,7 +11,7 @@ import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
 import { withoutParameters } from "../../../limiter/src/match/request-path.ts";
 import { cjson } from "../runtime/lua-modules.ts";
-import { hasAmbiguousHost, hasAmbiguousPath } from "./ambiguous-target.ts";
+import { hasAmbiguousHost } from "./ambiguous-target.ts";
 import { requestArguments } from "./arguments.ts";
 import { formValue } from "./form-value.ts";
 import { hasAny, headerLines, readHeader } from "./request-headers.ts";
@@ -136,7 +136,7 @@ function readPart(part: KeyPart): Reading {
   if (source === "form") return single(formValue(part.name));
   if (source === "var") return ngx.var[part.name];
   if (source === "const") return part.name;
-  if (source === "path") return hasAmbiguousPath() ? false : withoutParameters(ngx.var["uri"] ?? "");
+  if (source === "path") return withoutParameters(ngx.var["uri"] ?? "");
   if (source === "host") return readHost();
   return ngx.req.get_method();
 }

@@ -21,7 +21,7 @@ export interface PolicyIndex {
   needsPath: boolean;
   /** True: a policy that turns requests away names a host, so a request whose host servers read differently is refused. */
   guardsHosts: boolean;
-  /** The same of paths. */
+  /** True: such a policy names a path, so one whose path servers read differently is refused if that would have it meet more. */
   guardsPaths: boolean;
   /** The candidates of every request, if neither host nor path is needed. */
   everywhere: Policies;
@@ -192,6 +192,28 @@ export function candidates(index: PolicyIndex, host: string, path: string): Poli
   return others === policies ? policies : mergeInOrder(policies, others);
 }
 
+/**
+ * Returns whether a policy that turns requests away is met by one of the other paths that servers read, and not by the one that nginx reads:
+ * then the service might do what this policy is for, and nobody would have counted it.
+ */
+export function meetsMore(index: PolicyIndex, host: string, path: string, others: readonly string[]): boolean {
+  const policies = candidates(index, host, path);
+  for (const other of others) {
+    // Both lists are in order of evaluation.
+    let at = 0;
+    for (const policy of candidates(index, host, other)) {
+      if (!guards(policy)) continue;
+      while (at < policies.length && policies[at] !== policy) at += 1;
+      const { pathTest } = policy.match;
+      if (at === policies.length) {
+        if (pathTest === undefined || passesEither(pathTest, other)) return true;
+        at = 0;
+      } else if (pathTest !== undefined && passesEither(pathTest, other) && !passesEither(pathTest, path)) return true;
+    }
+  }
+  return false;
+}
+
 function candidatesOf(index: PolicyIndex, entry: HostEntry, path: string): Policies {
   const { byPath } = entry;
   if (byPath !== undefined) {
@@ -274,14 +296,18 @@ function isLive({ policy, bans }: CompiledPolicy): boolean {
   return policy.mode !== "off" || bans?.networks !== undefined;
 }
 
-function count(index: PolicyIndex, { policy, match, bans }: CompiledPolicy, change: number): void {
-  const { hosts, paths } = match;
+function count(index: PolicyIndex, policy: CompiledPolicy, change: number): void {
+  const { hosts, paths } = policy.match;
   if (hosts.length > 0) index.namingHosts += change;
   if (paths.length > 0) index.namingPaths += change;
-  // In shadow mode, a policy turns nobody away. A ban of its app does.
-  if (policy.mode === "shadow" && bans?.networks === undefined) return;
+  if (!guards(policy)) return;
   if (hosts.length > 0) index.guardingHosts += change;
   if (paths.length > 0) index.guardingPaths += change;
+}
+
+/** Returns whether it may turn requests away: in shadow mode, a policy does not, but a ban of its app does. */
+function guards({ policy, bans }: CompiledPolicy): boolean {
+  return policy.mode !== "shadow" || bans?.networks !== undefined;
 }
 
 function noteNeeds(index: PolicyIndex): void {

@@ -2,6 +2,8 @@
 // that read a URL as browsers do take "\" for "/", and what follows "//" for a host. Servlet containers drop parameters such as ";a=1" before they
 // resolve dots.
 
+import { hexDigit } from "../basics/hex-digit.ts";
+
 const numberSign = 35;
 const percent = 37;
 const dot = 46;
@@ -11,8 +13,8 @@ const questionMark = 63;
 const backslash = 92;
 
 /**
- * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", a segment of one or two
- * dots in any spelling, or "%2F" in a parameter. Parameters alone do not make it ambiguous: see `withoutParameters`.
+ * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a segment of one or two dots in
+ * any spelling, or "%2F" in a parameter. `otherPaths` has these paths. Parameters alone do not make it ambiguous: see `withoutParameters`.
  *
  * @param target as the client has sent it, from the first slash of its path on, maybe with a query
  */
@@ -24,8 +26,8 @@ export function isAmbiguousPath(target: string): boolean {
   let inParameter = false;
   for (let i = 1; i < length; i++) {
     let code = target.charCodeAt(i);
-    if (code === backslash || code === numberSign) return true;
-    if (code === questionMark) break;
+    if (code === backslash) return true;
+    if (code === questionMark || code === numberSign) break;
     if (code === percent && i + 2 < length) {
       code = unescaped(target.charCodeAt(i + 1), target.charCodeAt(i + 2));
       i += 2;
@@ -38,6 +40,65 @@ export function isAmbiguousPath(target: string): boolean {
     } else dots = code === dot && dots >= 0 ? dots + 1 : -1;
   }
   return dots === 1 || dots === 2;
+}
+
+/**
+ * Returns the paths that servers read in an ambiguous target, beside the one that nginx reads. Policies of each of them are to be looked for.
+ *
+ * @param target as for `isAmbiguousPath`
+ */
+export function otherPaths(target: string): readonly string[] {
+  const written = (target.split("?")[0] as string).split("#")[0] as string;
+  const slashed = written.split("\\").join("/");
+  const bare = written.split("/").map((segment) => segment.split(";")[0] as string);
+  return [
+    // Servers that do not resolve dots.
+    joined(decoded(written).split("/")),
+    // Those that read a URL, with a host after two slashes, and those that only take "\" for "/".
+    resolved(decoded(withoutHost(slashed)), false),
+    resolved(decoded(slashed), false),
+    // Servlet containers, which drop parameters first.
+    resolved(decoded(bare.join("/")), true),
+  ];
+}
+
+/** Further slashes before a host are dropped. */
+function withoutHost(path: string): string {
+  if (!path.startsWith("//")) return path;
+  let host = 2;
+  while (path.charCodeAt(host) === slash) host += 1;
+  const end = path.indexOf("/", host);
+  return end < 0 ? "/" : path.slice(end);
+}
+
+function decoded(path: string): string {
+  const [first = "", ...encoded] = path.split("%");
+  const parts = [first];
+  for (const text of encoded) {
+    const high = hexDigit(text.charCodeAt(0));
+    const low = hexDigit(text.charCodeAt(1));
+    parts.push(high < 0 || low < 0 ? `%${text}` : String.fromCharCode(16 * high + low) + text.slice(2));
+  }
+  return parts.join("");
+}
+
+/** @param merges whether several slashes are one; otherwise there is an empty segment between two of them, which ".." removes */
+function resolved(path: string, merges: boolean): string {
+  const segments: string[] = [];
+  let last = "";
+  for (const segment of path.slice(1).split("/")) {
+    last = segment === "." || segment === ".." ? "" : segment;
+    if (segment === "..") segments.pop();
+    else if (last !== "" || (segment === "" && !merges)) segments.push(last);
+  }
+  return joined(last === "" ? [...segments, ""] : segments);
+}
+
+/** Several slashes are one. */
+function joined(segments: readonly string[]): string {
+  const last = segments[segments.length - 1] ?? "";
+  const path = segments.filter((segment) => segment !== "").join("/");
+  return last === "" && path !== "" ? `/${path}/` : `/${path}`;
 }
 
 /** Returns the characters that matter here: "%2e" is a dot, and "%2f" a slash. */

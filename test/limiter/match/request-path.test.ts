@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { normalPath } from "../../../console/src/trial/request.ts";
-import { isAmbiguousPath, withoutParameters } from "../../../limiter/src/match/request-path.ts";
+import { isAmbiguousPath, otherPaths, withoutParameters } from "../../../limiter/src/match/request-path.ts";
 
 describe("servers read different paths in", () => {
   it.each([
-    ...["//x/login", "//", "/\\x", "/x\\..\\y", "/x#y", "/#", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b"],
+    ...["//x/login", "//", "/\\x", "/x\\..\\y", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b"],
     ...[
       "/%2e",
       "/%2E%2e/a",
@@ -41,8 +41,45 @@ describe("servers read one path in", () => {
       "/a;/b",
       "/;a/b",
     ],
-    ...["/%2f", "/a%2Fb", "/%252e", "/%5c", "/%23", "/%", "/%2", "/a?", "/a?/../b", "/a?b\\c#d", "/?//", "/a.%2fb", ""],
+    ...[
+      "/%2f",
+      "/a%2Fb",
+      "/%252e",
+      "/%5c",
+      "/%23",
+      "/%",
+      "/%2",
+      "/a?",
+      "/a?/../b",
+      "/a?b\\c#d",
+      "/?//",
+      "/a.%2fb",
+      "",
+      "/x#y",
+      "/#",
+      "/x#\\..",
+    ],
   ])("%s", (target) => expect(isAmbiguousPath(target)).toBe(false));
+});
+
+describe("the other paths that servers read in an ambiguous target", () => {
+  it.each([
+    ["//x/login", ["/x/login", "/login", "/x/login", "/x/login"]],
+    ["//x", ["/x", "/", "/x", "/x"]],
+    ["///.x/login", ["/.x/login", "/login", "/.x/login", "/.x/login"]],
+    ["/\\x/login", ["/\\x/login", "/login", "/x/login", "/\\x/login"]],
+    ["/x\\..\\login", ["/x\\..\\login", "/login", "/login", "/x\\..\\login"]],
+    ["/login/../x?y=/z", ["/login/../x", "/x", "/x", "/x"]],
+    ["/login/%2e%2E%2Fx#y", ["/login/../x", "/x", "/x", "/x"]],
+    ["/x/..;/login", ["/x/..;/login", "/x/..;/login", "/x/..;/login", "/login"]],
+    ["/login//..", ["/login/..", "/login/", "/login/", "/"]],
+    ["/a/b/..", ["/a/b/..", "/a/", "/a/", "/a/"]],
+    ["/a;b%2fc", ["/a;b/c", "/a;b/c", "/a;b/c", "/a"]],
+    ["/%zz/./%4", ["/%zz/./%4", "/%zz/%4", "/%zz/%4", "/%zz/%4"]],
+  ])("%s are %j", (target, paths) => {
+    expect(isAmbiguousPath(target)).toBe(true);
+    expect(otherPaths(target)).toEqual(paths);
+  });
 });
 
 describe("servlet containers read, without parameters,", () => {
