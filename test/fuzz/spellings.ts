@@ -54,7 +54,7 @@ function spelled({ of, word, escapes, lowerCase, inserted, after, absolute }: Ch
       });
       const path = `${odd.join("")}${after}`;
       // A target that begins with two slashes is a path too.
-      return pair(`/one/${unique}/${word}`, absolute ? `http://elsewhere.example${path}` : path);
+      return pair(`/one/${unique}/${word}`, absolute ? `http://x${path}` : path);
     }
     case "query": {
       const value = `${unique}${word.replaceAll("/", "")}`;
