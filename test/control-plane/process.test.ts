@@ -88,7 +88,8 @@ describe("the process", () => {
     const metrics = await (await fetch(`${url}/metrics`)).text();
     const [, cut] = /^sluice_control_connections_cut_total\{reason="pipelining"\} (\d+)$/m.exec(metrics) ?? [];
     expect(Number(cut)).toBeGreaterThan(0);
-    expect(residentMb(started) - before).toBeLessThan(150);
+    // It grew by 3,800 MB. Now 64 MiB of answers may wait, and V8 has not collected all of those that were cut: 30 to 260 MB were seen.
+    expect(residentMb(started) - before).toBeLessThan(400);
   });
 
   it("of a second control plane on the same SQLite file ends with the first one's pid and what to use instead", async () => {
