@@ -13,11 +13,11 @@ const mostOfOneAddress = 2_000;
 /** Answers that wait in this process for somebody to read them. */
 export const mostUnreadBytes = 64 * 1_048_576;
 /**
- * Of one gateway: several times the longest message that waits here as a whole. A snapshot, however long, waits by the frame, so that a slow
- * gateway gets it, too.
+ * One gateway may leave so much unread: several times the longest message that waits here as a whole. A snapshot, however long, waits by the
+ * frame, so that a slow gateway gets it, too.
  */
 export const mostUnreadOfGateway = 8 * 1_048_576;
-/** Of all gateways together: a thousand of them may get a message with consumers at once. */
+/** All gateways together may leave so much unread: a thousand of them may get a message with consumers at once. */
 const mostUnreadOfGateways = 256 * 1_048_576;
 const lookEveryMs = 250;
 

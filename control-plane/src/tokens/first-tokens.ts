@@ -39,7 +39,7 @@ export async function ensureFirstTokens(
 }
 
 /**
- * What an operator sets ends every other gateway token. A control plane that makes its own ends the one that was set, and its own
+ * A token that an operator sets ends every other gateway token. A control plane that makes its own ends the one that was set, and its own
  * former one, because control planes that share a database must not end each other's.
  *
  * @returns the token's name, and the names of the tokens that it ends (undefined: all)

@@ -204,11 +204,10 @@ export function meetsMore(index: PolicyIndex, host: string, path: string, others
     for (const policy of candidates(index, host, other)) {
       if (!guards(policy)) continue;
       while (at < policies.length && policies[at] !== policy) at += 1;
+      if (at === policies.length) return true;
+      // A policy with a regular expression is in all lists of the host.
       const { pathTest } = policy.match;
-      if (at === policies.length) {
-        if (pathTest === undefined || passesEither(pathTest, other)) return true;
-        at = 0;
-      } else if (pathTest !== undefined && passesEither(pathTest, other) && !passesEither(pathTest, path)) return true;
+      if (pathTest !== undefined && passesEither(pathTest, other) && !passesEither(pathTest, path)) return true;
     }
   }
   return false;

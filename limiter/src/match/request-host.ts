@@ -1,4 +1,4 @@
-// What servers read of a Host header where nginx reads another host: "x@api.example.com", "a:80@api.example.com" and "api.exampl%65.com" are
+// Finds Host headers in which servers read another host than nginx: "x@api.example.com", "a:80@api.example.com" and "api.exampl%65.com" are
 // api.example.com to those that read a URL with it.
 
 /**

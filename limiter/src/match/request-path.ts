@@ -1,4 +1,4 @@
-// What servers read of a request's path where nginx reads something else. nginx resolves dots and merges slashes; many servers do not. Servers
+// Finds what servers read of a request's path where nginx reads something else. nginx resolves dots and merges slashes; many servers do not. Servers
 // that read a URL as browsers do take "\" for "/", and what follows "//" for a host. Servlet containers drop parameters such as ";a=1" before they
 // resolve dots.
 

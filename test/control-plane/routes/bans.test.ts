@@ -198,7 +198,7 @@ describe("a ban", () => {
     const errors = [{ path: "keyPattern", expected: expectedKinds, got: `${mostKinds + 1} kinds` }];
     expect([refused.status, refused.body.code, refused.body.errors]).toEqual([400, "invalid-request", errors]);
 
-    // Of a kind that is there, of values, of another policy, and when the others are over.
+    // Bans are accepted if they are of a kind that is there, of values, of another policy, or come when the others are over.
     expect((await ban({ keyPattern: ["*", "ab*"] })).status).toBe(201);
     expect((await ban({ key: ["ann", "a*"] })).status).toBe(201);
     await running.call("PUT", "/apps/default/policies/other", { body: byUser });

@@ -1,4 +1,4 @@
-// What services with one list of fields, arguments and cookies may read. npm run spellings compares with real servers.
+// Tests what is read for services that have one list of fields, arguments and cookies. npm run spellings compares with real servers.
 
 import { describe, expect, it } from "vitest";
 import { fieldValue as readField } from "../../../limiter/src/key/field.ts";
