@@ -1,25 +1,22 @@
-// Decides whose request begins next, so that somebody who asks for much delays others by one request at most. Owners take turns as flows
-// do in FQ-CoDel (RFC 8290, §4.1 and §4.2): each turn gives an owner some milliseconds of the thread, what a request took is charged to its
-// owner, and an owner who has asked for nothing lately comes first. One request begins in a round of the event loop, so that everything
-// else that waits, as the sockets of gateways, is served between any two.
-
-/** What an owner may use in a turn. */
-const turnMs = 5;
+// Decides whose request begins next, so that somebody who asks for much delays others by one request at most. This is start-time fair
+// queueing (Goyal, Vin and Cheng, "Start-time Fair Queuing", SIGCOMM 1996, §2): time is virtual, each owner's requests follow each other in
+// it, each as long as it had the thread, and the one that starts first in it begins. So an owner who has used less than its share comes
+// before all who have not. One request begins in a round of the event loop, so that everything else that waits, as the sockets of gateways,
+// is served between any two.
 
 interface Flow {
-  readonly owner: string;
   readonly waiting: (() => void)[];
-  /** What it may still use in its turn. Below 0: it has used more. */
-  leftMs: number;
+  /** Where its next request starts, in ms of virtual time. */
+  startMs: number;
 }
 
 export class FairSchedule {
   readonly #flows = new Map<string, Flow>();
-  /** Owners who have just come, and those whose turns come after each other. */
-  readonly #fresh: Flow[] = [];
-  readonly #others: Flow[] = [];
   readonly #nowMs: () => number;
+  /** Where the request started that began last. */
+  #virtualMs = 0;
   #waitingInAll = 0;
+  #begun = 0;
   #isRunning = false;
 
   /** @param nowMs returns milliseconds of a clock that never steps back */
@@ -32,66 +29,76 @@ export class FairSchedule {
     return this.#waitingInAll;
   }
 
-  /** Resolves when a request of the owner may begin. What the thread does until the next one begins is charged to the owner. */
-  turn(owner: string): Promise<void> {
+  /** How many turns have begun: a request whose turn was the last to begin has not let go of the thread. */
+  get begun(): number {
+    return this.#begun;
+  }
+
+  /**
+   * Resolves when a request of the owner may begin, or go on. It is charged to the owner for how long it keeps the thread.
+   *
+   * @param goesOn it has begun and has waited for something else: it comes before those of the owner that have not begun
+   */
+  turn(owner: string, goesOn = false): Promise<void> {
     return new Promise((resolve) => {
-      this.#flowOf(owner).waiting.push(resolve);
+      const { waiting } = this.#flowOf(owner);
+      if (goesOn) waiting.unshift(resolve);
+      else waiting.push(resolve);
       this.#waitingInAll += 1;
       if (this.#isRunning) return;
       this.#isRunning = true;
-      setImmediate(() => this.#beginNext());
+      this.#beginNextSoon();
     });
   }
 
   #flowOf(owner: string): Flow {
     const known = this.#flows.get(owner);
-    if (known !== undefined) return known;
-    const flow = { owner, waiting: [], leftMs: turnMs };
-    this.#flows.set(owner, flow);
-    this.#fresh.push(flow);
-    return flow;
+    if (known === undefined) {
+      const flow = { waiting: [], startMs: this.#virtualMs };
+      this.#flows.set(owner, flow);
+      return flow;
+    }
+    // Nobody saves up time in which they ask for nothing.
+    if (known.waiting.length === 0) known.startMs = Math.max(known.startMs, this.#virtualMs);
+    return known;
   }
 
-  #beginNext(): void {
-    const flow = this.#next();
-    if (flow === undefined) {
-      this.#isRunning = false;
-      return;
-    }
-    const beganMs = this.#nowMs();
-    this.#waitingInAll -= 1;
-    flow.waiting.shift()?.();
+  #beginNextSoon(): void {
+    let flow: Flow | undefined;
+    let beganMs = 0;
     setImmediate(() => {
-      flow.leftMs -= this.#nowMs() - beganMs;
-      this.#beginNext();
+      flow = this.#next();
+      beganMs = this.#nowMs();
+      flow?.waiting.shift()?.();
+    });
+    // What the request does until it waits for something runs between these two.
+    setImmediate(() => {
+      if (flow === undefined) return;
+      flow.startMs += this.#nowMs() - beganMs;
+      this.#beginNextSoon();
     });
   }
 
-  /** @returns an owner who has a request waiting and may use the thread; undefined: nobody has */
+  /** @returns whose request starts first; undefined: nobody has one waiting */
   #next(): Flow | undefined {
     if (this.#waitingInAll === 0) {
       // Nobody has to wait for anybody: what was used is forgotten.
       this.#flows.clear();
-      this.#fresh.length = 0;
-      this.#others.length = 0;
+      this.#virtualMs = 0;
+      this.#isRunning = false;
       return undefined;
     }
-    for (;;) {
-      const isFresh = this.#fresh.length > 0;
-      const line = isFresh ? this.#fresh : this.#others;
-      const flow = line[0] as Flow;
-      if (flow.leftMs <= 0) {
-        flow.leftMs += turnMs;
-      } else if (flow.waiting.length > 0) {
-        return flow;
-      } else if (!isFresh) {
-        line.shift();
-        this.#flows.delete(flow.owner);
-        continue;
-      }
-      // An owner who comes and goes again and again must not be the first each time.
-      line.shift();
-      this.#others.push(flow);
+    let first: Flow | undefined;
+    for (const [owner, flow] of this.#flows) {
+      if (flow.waiting.length === 0) {
+        // It has used no more than its share.
+        if (flow.startMs <= this.#virtualMs) this.#flows.delete(owner);
+      } else if (first === undefined || flow.startMs < first.startMs) first = flow;
     }
+    if (first === undefined) return undefined;
+    this.#waitingInAll -= 1;
+    this.#begun += 1;
+    this.#virtualMs = first.startMs;
+    return first;
   }
 }
