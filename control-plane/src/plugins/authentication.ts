@@ -4,9 +4,11 @@
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
+import type { Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
-import { appsWith, type Caller, hasRight, type Right, rolesWith } from "../rights/caller.ts";
+import { appsWith, type Caller, hasLost, hasRight, type Right, rolesWith } from "../rights/caller.ts";
 import { findCaller } from "../storage/callers.ts";
+import type { Database, Tables } from "../storage/tables.ts";
 import { hashToken } from "../tokens/token.ts";
 import { requireOwnPage } from "./same-site.ts";
 import type { SessionRefusal } from "./sessions.ts";
@@ -32,7 +34,12 @@ declare module "fastify" {
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
     identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller>;
     /** Identifies the caller of a request that goes on for long, with the rights of now. @throws ApiError unauthorized */
-    identifyAgain(request: FastifyRequest): Promise<Caller>;
+    identifyAgain(request: FastifyRequest, from?: Database | Transaction<Tables>): Promise<Caller>;
+    /**
+     * Looks whether the caller may still do what the request was let in for, with no rights fewer than it was checked with.
+     * @throws ApiError unauthorized, forbidden
+     */
+    requireStill(request: FastifyRequest, from: Database | Transaction<Tables>): Promise<void>;
   }
 }
 
@@ -40,22 +47,18 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
   async (app, { now, publicOrigin }) => {
     app.decorateRequest("caller", undefined);
     app.addHook("onRequest", async (request, reply) => {
-      const access = request.is404 ? "public" : (request.routeOptions.config.access ?? "own");
+      const access = request.is404 ? "public" : accessOf(request);
       if (access === "public") return;
-      const caller = await identify(request, reply, access);
-      const { app: named } = (request.params ?? {}) as { app?: string };
       // The log and the traces say who was refused too.
-      request.caller = caller;
-      requireAccess(caller, access, named);
+      request.caller = await identify(request, reply, access);
+      requireAccess(request.caller, access, appNamedBy(request));
     });
     // A body may take half a minute to arrive. Whoever was disabled meanwhile changes nothing any more.
     app.addHook("preHandler", async (request, reply) => {
-      if (request.caller === undefined || request.body === undefined || reply.elapsedTime < mostBodyMs) return;
-      const { access = "own" } = request.routeOptions.config;
-      if (access === "public") return;
-      const { app: named } = (request.params ?? {}) as { app?: string };
+      const access = accessOf(request);
+      if (access === "public" || request.body === undefined || reply.elapsedTime < mostBodyMs) return;
       request.caller = await app.identifyAgain(request);
-      requireAccess(request.caller, access, named);
+      requireAccess(request.caller, access, appNamedBy(request));
     });
 
     /** A token comes before a cookie: no other site's page can send one. */
@@ -83,16 +86,31 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     }
     app.decorate("identifyToken", identifyToken);
 
-    app.decorate("identifyAgain", async (request) => {
+    app.decorate("identifyAgain", async (request, from = app.database) => {
       const { id } = callerOf(request);
       if (request.session !== undefined) {
-        const found = await app.sessions.identifyAgain(request.session);
+        const found = await app.sessions.identifyAgain(request.session, from);
         if (typeof found === "string") throw unauthorized(sessionRefusals[found]);
         return found;
       }
-      const found = await findCaller(app.database, { id }, { nowMs: now(), groups: app.groupMapping });
+      const found = await findCaller(from, { id }, { nowMs: now(), groups: app.groupMapping });
       if (typeof found === "string") throw unauthorized(refusals[found]);
       return found;
+    });
+
+    app.decorate("requireStill", async (request, from) => {
+      const before = callerOf(request);
+      const caller = await app.identifyAgain(request, from);
+      const access = accessOf(request);
+      const named = appNamedBy(request);
+      if (access !== "public") requireAccess(caller, access, named);
+      // Within the app that the URL names, admins may store more than others. Other routes look at further rights themselves.
+      const isLess = named === undefined ? hasLost(before, caller) : before.isAdmin && !caller.isAdmin;
+      if (!isLess) return;
+      throw new ApiError(
+        "forbidden",
+        "You lost a right while the request waited. Send it again if you may still do this.",
+      );
     });
   },
   {
@@ -100,6 +118,14 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     dependencies: ["database", "error-responses", "request-limits", "token-uses", "sessions", "groups"],
   },
 );
+
+function accessOf({ routeOptions }: FastifyRequest): Access {
+  return routeOptions.config.access ?? "own";
+}
+
+function appNamedBy({ params }: FastifyRequest): string | undefined {
+  return ((params ?? {}) as { app?: string }).app;
+}
 
 const refusals = {
   unknown: "The token is unknown.",

@@ -4,6 +4,7 @@
 import cookie from "@fastify/cookie";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
+import type { Transaction } from "kysely";
 import type { SessionLimits } from "../configuration.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Caller } from "../rights/caller.ts";
@@ -29,6 +30,7 @@ import {
   type StoredSession,
 } from "../storage/sessions.ts";
 import { appOf } from "../storage/sign-in.ts";
+import type { Database, Tables } from "../storage/tables.ts";
 
 /** How often the secret changes while the session is used. */
 const rotateEveryMs = 15 * 60_000;
@@ -62,7 +64,7 @@ export interface Sessions {
   /** @returns undefined if no session's cookie came with the request */
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
   /** Identifies whose session this is now, without noting a use of it. */
-  identifyAgain(session: Session): Promise<Caller | SessionRefusal>;
+  identifyAgain(session: Session, from: Database | Transaction<Tables>): Promise<Caller | SessionRefusal>;
   /** Ends the session whose cookie came with a sign-in, if there is one. */
   endFormer(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Ends the session of the request, if it has one. */
@@ -207,11 +209,15 @@ export default fp<SessionsOptions>(
       return confirmedAtMs === undefined || nowMs < confirmedAtMs + graceMs;
     }
 
-    async function ownerOf({ token, member }: StoredSession, nowMs: number): Promise<Caller | TokenRefusal> {
+    async function ownerOf(
+      { token, member }: StoredSession,
+      nowMs: number,
+      from: Database | Transaction<Tables> = app.database,
+    ): Promise<Caller | TokenRefusal> {
       const rights = { nowMs, groups: app.groupMapping };
-      if (token !== undefined) return findCaller(app.database, { id: token }, rights);
+      if (token !== undefined) return findCaller(from, { id: token }, rights);
       // All sessions of a member count as one caller, as all uses of a token do.
-      return findMember(app.database, `member/${member}`, member ?? "", rights);
+      return findMember(from, `member/${member}`, member ?? "", rights);
     }
 
     /** Changes the secret if it is time, and notes the use. If nothing can be written now, the session goes on as it is. */
@@ -259,10 +265,10 @@ export default fp<SessionsOptions>(
     app.decorate("sessions", {
       isSecure,
       identify,
-      async identifyAgain({ id }) {
-        const stored = await readSession(app.database, id);
+      async identifyAgain({ id }, from) {
+        const stored = await readSession(from, id);
         const nowMs = now();
-        return stored === undefined || isOver(stored, nowMs) ? "ended" : ownerOf(stored, nowMs);
+        return stored === undefined || isOver(stored, nowMs) ? "ended" : ownerOf(stored, nowMs, from);
       },
       async begin(reply, store) {
         const { id, bits, key } = newSession();

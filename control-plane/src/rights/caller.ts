@@ -40,6 +40,12 @@ export function hasRight({ isAdmin, roles }: Caller, right: Right, app: string):
   return isAdmin || (role !== undefined && rightsOf[role].includes(right));
 }
 
+/** Whether a caller has some right no longer, in whatever app. */
+export function hasLost(before: Caller, now: Caller): boolean {
+  if (before.isAdmin) return !now.isAdmin;
+  return [...before.roles].some(([app, role]) => rightsOf[role].some((right) => !hasRight(now, right, app)));
+}
+
 /** Returns the apps in which the caller has this right; undefined: in all. */
 export function appsWith({ isAdmin, roles }: Caller, right: Right): readonly string[] | undefined {
   if (isAdmin) return undefined;

@@ -29,7 +29,9 @@ const mostShown = 1_000;
 const dryRuns = new WeakMap<FastifyRequest, DryRun>();
 
 export function originOf(request: FastifyRequest): Origin {
-  const origin = { who: callerOf(request).who, atMs: request.server.now(), from: request.address };
+  const { server, address: from } = request;
+  const requireStill: Origin["requireStill"] = (transaction) => server.requireStill(request, transaction);
+  const origin = { who: callerOf(request).who, atMs: server.now(), from, requireStill };
   const { dryRun } = request.query as { dryRun?: boolean };
   if (dryRun !== true) return origin;
   const entries: DryRun = { entries: [] };

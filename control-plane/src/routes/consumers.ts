@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { addProblem, listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
-import { callerOf, requireAccess } from "../plugins/authentication.ts";
+import { callerOf } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { apiErrorFrom } from "../plugins/error-responses.ts";
 import {
@@ -30,6 +30,7 @@ import {
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { invalidRequest, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import type { Origin } from "../storage/change.ts";
 import { consumersAtOnce } from "../storage/consumer-changes.ts";
 import {
   beginImport,
@@ -184,8 +185,6 @@ const flag = (description: string) =>
 const turnMs = 8;
 /** How often an import says how far it is. */
 const progressEveryMs = 500;
-/** How often it asks whether its sender may still do this. */
-const identifyEveryMs = 1_000;
 
 /** Has parsers of its own for bodies. */
 async function importRoute(app: FastifyInstance): Promise<void> {
@@ -224,10 +223,9 @@ async function importRoute(app: FastifyInstance): Promise<void> {
       let answer: Readable | undefined;
       try {
         const consumers = await readConsumers(app, request, body.read(), replace && allowEmpty, most);
-        // The body may have taken long to arrive.
-        await identifyWriter(app, request);
-        const underWay = await beginImport(app.database, name, consumers, replace, app.totalBounds);
-        const work = storeConsumers(app, request, underWay, consumers);
+        const origin = originOf(request);
+        const underWay = await beginImport(app.database, origin, name, consumers, replace, app.totalBounds);
+        const work = storeConsumers(app, request, origin, underWay, consumers);
         if (progress) {
           reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
           // It is stored while the answer is read.
@@ -242,12 +240,6 @@ async function importRoute(app: FastifyInstance): Promise<void> {
       }
     },
   );
-}
-
-/** @throws ApiError unauthorized, forbidden if the sender may not write any more */
-async function identifyWriter(app: FastifyInstance, request: FastifyRequest<ManyConsumers>): Promise<void> {
-  request.caller = await app.identifyAgain(request);
-  requireAccess(request.caller, "write", request.params.app);
 }
 
 const importAnswer = {
@@ -348,29 +340,22 @@ function tooMany(name: string, most: number, line: number): ApiError {
 async function* storeConsumers(
   app: FastifyInstance,
   request: FastifyRequest<ManyConsumers>,
+  origin: Origin,
   underWay: Import,
   consumers: ReadonlyMap<string, NamedTerms>,
 ): AsyncGenerator<Progress> {
-  const origin = originOf(request);
   const counts: ImportCounts = { created: 0, changed: 0, unchanged: 0, deleted: 0, position: 0 };
   const of = consumers.size;
   let done = 0;
   let saidMs = performance.now();
-  let identifiedMs = saidMs;
   const isDue = () => {
     if (performance.now() - saidMs < progressEveryMs) return false;
     saidMs = performance.now();
     return true;
   };
-  const identifyIfDue = async () => {
-    if (performance.now() - identifiedMs < identifyEveryMs) return;
-    await identifyWriter(app, request);
-    identifiedMs = performance.now();
-  };
   try {
     // Those that go make room for those that come.
     for (let after: string | undefined = request.query.replace ? "" : undefined; after !== undefined; ) {
-      await identifyIfDue();
       after = await deleteOthers(app.database, origin, underWay, after, (id) => consumers.has(id), counts);
       if (isDue()) yield { done, of, ...counts };
       await setImmediate();
@@ -379,7 +364,6 @@ async function* storeConsumers(
     for (const consumer of consumers.values()) {
       part.push(consumer);
       if (part.length < consumersAtOnce && done + part.length < of) continue;
-      await identifyIfDue();
       await putSome(app.database, origin, underWay, part, counts);
       done += part.length;
       part = [];

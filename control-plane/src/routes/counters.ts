@@ -203,6 +203,7 @@ async function note(
     await trace(request.server.database, origin, { action, app, subject, ...said });
   } catch (error) {
     if (!(error instanceof DatabaseUnwritable)) throw error;
+    await request.server.requireStill(request, request.server.database);
     request.log.error({ who: origin.who, from: origin.from, app, policy: name, action }, "disk full: no trace is kept");
   }
 }

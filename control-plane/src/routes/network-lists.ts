@@ -9,7 +9,6 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
 import { isKnown } from "../http/etags.ts";
 import { maxListBytes, readNetworks, textOfBody } from "../networks/read-networks.ts";
-import { requireAccess } from "../plugins/authentication.ts";
 import {
   afterParameter,
   appSegment,
@@ -171,9 +170,6 @@ async function putRoute(app: FastifyInstance): Promise<void> {
           const detail = `${countOfErrors(count)} in the body.${more} Nothing was stored.`;
           throw new ApiError("invalid-networks", detail, { errors });
         }
-        // The body may have taken long to arrive.
-        request.caller = await app.identifyAgain(request);
-        requireAccess(request.caller, "write", appName);
         const put = { app: appName, name, list, precondition, total: app.totalBounds };
         const { revision, created } = await putNetworkList(app.database, originOf(request), put);
         reply.code(created ? 201 : 200).header("etag", etagOf(revision));

@@ -3,7 +3,7 @@
 // entries of an app take too much room, those about reading and refused sign-ins go first, and those about members last.
 
 import type { Transaction } from "kysely";
-import type { Origin } from "./change.ts";
+import { type Origin, writeFor } from "./change.ts";
 import { newId } from "./new-id.ts";
 import type { AuditTable, Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
@@ -68,7 +68,7 @@ export async function writeTrace(
 
 /** Writes an entry in its own transaction, for an action that changes nothing else in the database. */
 export function trace(database: Database, origin: Origin, what: Trace): Promise<void> {
-  return write(database, (transaction) => writeTrace(transaction, origin, what));
+  return writeFor(database, origin, (transaction) => writeTrace(transaction, origin, what));
 }
 
 /** Deletes a small number of old entries. @returns whether there may be more to delete */

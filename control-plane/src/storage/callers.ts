@@ -25,18 +25,24 @@ export interface RightsNow {
 
 /** @param by the token's hash, or its id */
 export async function findCaller(
-  database: Database,
+  database: Database | Transaction<Tables>,
   by: { readonly hash: string } | { readonly id: string },
   now: RightsNow,
 ): Promise<Caller | TokenRefusal> {
-  const row = await database
+  // One statement, because each change of a service or a member waits for it too.
+  const rows = await database
     .selectFrom("tokens")
-    .select(["id", "name", "role", "app", "member", "expires_at"])
-    .where("hash" in by ? "hash" : "id", "=", "hash" in by ? by.hash : by.id)
-    .executeTakeFirst();
+    .leftJoin("members", "members.name", "tokens.member")
+    .leftJoin("member_roles", "member_roles.member", "members.name")
+    .select(["tokens.id", "tokens.name", "tokens.role", "tokens.app", "tokens.member", "tokens.expires_at"])
+    .select(ofMember)
+    .where("hash" in by ? "tokens.hash" : "tokens.id", "=", "hash" in by ? by.hash : by.id)
+    .orderBy("member_roles.app")
+    .execute();
+  const [row] = rows;
   if (row === undefined) return "unknown";
   if (row.expires_at !== null && Number(row.expires_at) <= now.nowMs) return "expired";
-  if (row.member !== null) return findMember(database, row.id, row.member, now);
+  if (row.member !== null) return memberFrom(database, row.id, rows, now);
   const role = row.role as Role;
   const { id, name, app } = row;
   // An app's owner chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or of
@@ -56,28 +62,52 @@ export async function findMember(
   database: Database | Transaction<Tables>,
   id: string,
   member: string,
+  now: RightsNow,
+): Promise<Caller | TokenRefusal> {
+  const rows = await database
+    .selectFrom("members")
+    .leftJoin("member_roles", "member_roles.member", "members.name")
+    .select(ofMember)
+    .where("members.name", "=", member)
+    .orderBy("member_roles.app")
+    .execute();
+  return memberFrom(database, id, rows, now);
+}
+
+/** A row for each role of a member, or one without a role. */
+const ofMember = [
+  "members.name as member_name",
+  "members.is_admin",
+  "members.disabled_at",
+  "members.groups_at",
+  "member_roles.app as role_app",
+  "member_roles.role as role_in_app",
+] as const;
+
+interface MemberRow extends Pick<MemberTable, "disabled_at" | "groups_at"> {
+  /** Null: there is no such member. */
+  readonly member_name: string | null;
+  readonly is_admin: number | null;
+  readonly role_app: string | null;
+  readonly role_in_app: string | null;
+}
+
+async function memberFrom(
+  database: Database | Transaction<Tables>,
+  id: string,
+  rows: readonly MemberRow[],
   { nowMs, groups: mapping }: RightsNow,
 ): Promise<Caller | TokenRefusal> {
-  const row: MemberTable | undefined = await database
-    .selectFrom("members")
-    .selectAll()
-    .where("name", "=", member)
-    .executeTakeFirst();
-  if (row === undefined) return "unknown";
+  const [row] = rows;
+  const name = row?.member_name ?? undefined;
+  if (row === undefined || name === undefined) return "unknown";
   if (row.disabled_at !== null) return "disabled";
-  const roles = await database
-    .selectFrom("member_roles")
-    .select(["app", "role"])
-    .where("member", "=", member)
-    .orderBy("app")
-    .execute();
-  const own = {
-    isAdmin: Number(row.is_admin) === 1,
-    roles: new Map(roles.map(({ app, role }) => [app, role as AppRole])),
-  };
+  const roles = new Map<string, AppRole>();
+  for (const { role_app, role_in_app } of rows) if (role_app !== null) roles.set(role_app, role_in_app as AppRole);
   const groupsHold = row.groups_at !== null && Number(row.groups_at) + groupsHoldMs > nowMs;
-  const groups = groupsHold ? await readGroups(database, row.name) : [];
-  return { id, who: row.name, member: row.name, isGateway: false, ...withGroups(own, groups, mapping) };
+  const groups = groupsHold ? await readGroups(database, name) : [];
+  const own = { isAdmin: Number(row.is_admin) === 1, roles };
+  return { id, who: name, member: name, isGateway: false, ...withGroups(own, groups, mapping) };
 }
 
 async function readGroups(database: Database | Transaction<Tables>, member: string): Promise<string[]> {

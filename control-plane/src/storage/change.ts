@@ -13,6 +13,11 @@ export interface Origin {
   readonly atMs: number;
   /** The address that the request came from. */
   readonly from?: string;
+  /**
+   * Throws if who asked may not do this any more. Absent: the control plane itself does it.
+   * @param transaction in which nobody else can change anybody's rights
+   */
+  readonly requireStill?: (transaction: Transaction<Tables>) => Promise<void>;
   /** Present: nothing is stored, and what would be is noted here. */
   readonly dryRun?: DryRun;
 }
@@ -43,16 +48,23 @@ export function change<T>(
       dryRun?.entries.push(entry);
       return append(transaction, origin, entry);
     });
-  return rehearsed(database, origin, work);
+  return writeFor(database, origin, work);
 }
 
-/** Runs `body` as the only writer, for what is no revision. In a dry run, nothing is stored. */
-export function rehearsed<T>(
+/**
+ * Runs `body` as the only writer, for what is no revision, if who asked may still do this: their turn may have come seconds later. In a dry
+ * run, nothing is stored.
+ */
+export function writeFor<T>(
   database: Database,
-  { dryRun }: Origin,
+  { dryRun, requireStill }: Origin,
   body: (transaction: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
-  return dryRun === undefined ? write(database, body) : tryOut(database, body);
+  const work = async (transaction: Transaction<Tables>) => {
+    await requireStill?.(transaction);
+    return body(transaction);
+  };
+  return dryRun === undefined ? write(database, work) : tryOut(database, work);
 }
 
 /** Ends a transaction with its result, and without a change. */

@@ -9,7 +9,7 @@ import { sql, type Transaction } from "kysely";
 import { mostConsumers, type TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { writeTrace } from "./audit.ts";
-import type { Origin } from "./change.ts";
+import { type Origin, writeFor } from "./change.ts";
 import { consumersAtOnce, removeMany, storeMany } from "./consumer-changes.ts";
 import { isSame, type NamedTerms, readSome, requireApp } from "./consumers.ts";
 import { databaseNowMs } from "./database-clock.ts";
@@ -57,6 +57,7 @@ export async function readMostImported(database: Database, app: string, total: T
  */
 export async function beginImport(
   database: Database,
+  origin: Origin,
   app: string,
   consumers: ReadonlyMap<string, NamedTerms>,
   replace: boolean,
@@ -64,7 +65,7 @@ export async function beginImport(
 ): Promise<Import> {
   const created = replace ? 0 : await countNew(database, app, [...consumers.keys()]);
   const id = randomUUID();
-  await write(database, async (transaction) => {
+  await writeFor(database, origin, async (transaction) => {
     await requireApp(transaction, app);
     await requireNone(transaction, app);
     await transaction.deleteFrom("consumer_imports").where("app", "=", app).execute();
@@ -144,7 +145,7 @@ export function putSome(
   counts: ImportCounts,
 ): Promise<void> {
   const { app, total } = underWay;
-  return write(database, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     const reserved = await renew(transaction, underWay);
     const ids = consumers.map(({ id }) => id);
     const known = new Map((await readSome(transaction, app, ids)).map((row) => [row.id, row]));
@@ -192,7 +193,7 @@ export async function deleteOthers(
     .execute();
   const others = rows.map(({ id }) => id).filter((id) => !stays(id));
   if (others.length > 0) {
-    await write(database, async (transaction) => {
+    await writeFor(database, origin, async (transaction) => {
       const reserved = await renew(transaction, underWay);
       const present = (await readSome(transaction, app, others)).map(({ id }) => id);
       if (present.length === 0) return;

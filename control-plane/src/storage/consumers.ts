@@ -6,7 +6,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { writeTrace } from "./audit.ts";
-import { type Origin, rehearsed } from "./change.ts";
+import { type Origin, writeFor } from "./change.ts";
 import { consumersAtOnce, removeMany, storeMany, type Terms } from "./consumer-changes.ts";
 import type { ConsumerTable, Database, Tables } from "./tables.ts";
 import { takeRoom } from "./usage.ts";
@@ -69,7 +69,7 @@ export function putConsumer(
   consumer: NamedTerms,
   total: TotalBounds,
 ): Promise<{ consumer: Consumer; created: boolean }> {
-  return rehearsed(database, origin, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     await requireApp(transaction, app);
     const { id } = consumer;
     const before = await readOne(transaction, app, id);
@@ -89,7 +89,7 @@ export function putConsumer(
 
 /** @returns the position of the change @throws ApiError app-not-found, consumer-not-found */
 export function deleteConsumer(database: Database, origin: Origin, app: string, id: string): Promise<number> {
-  return rehearsed(database, origin, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     await requireApp(transaction, app);
     const before = await readOne(transaction, app, id);
     if (before === undefined) throw noConsumer(app, id);

@@ -6,7 +6,7 @@ import { ApiError } from "../errors/api-error.ts";
 import type { MemberRole } from "../rights/roles.ts";
 import { getApp } from "./apps.ts";
 import { type AuditAction, writeTrace } from "./audit.ts";
-import { type Origin, rehearsed } from "./change.ts";
+import { type Origin, writeFor } from "./change.ts";
 import type { Database, MemberTable, Tables } from "./tables.ts";
 import { deleteTokensOf } from "./token-records.ts";
 import { adminTokenNames } from "./tokens.ts";
@@ -129,7 +129,7 @@ export function createMember(
   name: string,
   change: MemberChange,
 ): Promise<Member> {
-  return rehearsed(database, origin, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     if (addedIn !== undefined) await requireRoom(transaction, addedIn);
     return insertMember(transaction, origin, name, change, { addedIn });
   });
@@ -188,7 +188,7 @@ export function updateMember(
   change: MemberChange,
   precondition: MemberPrecondition,
 ): Promise<Member> {
-  return rehearsed(database, origin, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     const before = await getMember(transaction, name);
     precondition(before.version);
     if (isDone(before, change)) return before;
@@ -219,7 +219,7 @@ export function deleteMember(
   name: string,
   precondition: MemberPrecondition,
 ): Promise<void> {
-  return rehearsed(database, origin, async (transaction) => {
+  return writeFor(database, origin, async (transaction) => {
     const before = await getMember(transaction, name);
     precondition(before.version);
     await deleteTokensOf(transaction, origin, "member", name);

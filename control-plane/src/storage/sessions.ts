@@ -40,13 +40,16 @@ export interface NewSession {
 const mostSessions = 50;
 const rowsAtOnce = 100;
 
-export async function readSession(database: Database, id: string): Promise<StoredSession | undefined> {
+export async function readSession(
+  database: Database | Transaction<Tables>,
+  id: string,
+): Promise<StoredSession | undefined> {
   return (await readSessions(database, [id])).get(id);
 }
 
 /** @returns those that there are, by their ids */
 export async function readSessions(
-  database: Database,
+  database: Database | Transaction<Tables>,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, StoredSession>> {
   if (ids.length === 0) return new Map();

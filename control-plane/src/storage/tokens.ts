@@ -83,12 +83,15 @@ export async function replaceToken(
 /** Deletes the tokens of this name and role that are for all apps. Writes nothing if there are none. @returns whether there were any */
 export async function deleteToken(database: Database, role: Role, name: string): Promise<boolean> {
   if ((await tokensOf(database, role, [name])).length === 0) return false;
-  await database
-    .deleteFrom("tokens")
-    .where("role", "=", role)
-    .where("name", "=", name)
-    .where("app", "is", null)
-    .execute();
+  // As the only writer: what was let in by the token is stored before, or never.
+  await write(database, (transaction) =>
+    transaction
+      .deleteFrom("tokens")
+      .where("role", "=", role)
+      .where("name", "=", name)
+      .where("app", "is", null)
+      .execute(),
+  );
   return true;
 }
 

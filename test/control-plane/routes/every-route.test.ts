@@ -13,6 +13,7 @@ import {
   type RouteRow,
 } from "../../../control-plane/src/plugins/route-table.ts";
 import { type AuditEntry, listAudit } from "../../../control-plane/src/storage/audit-trail.ts";
+import { hashToken } from "../../../control-plane/src/tokens/token.ts";
 import { operationsOf } from "../../fixtures/clients/described-answers.ts";
 import {
   type Answer,
@@ -24,6 +25,7 @@ import {
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
+import { holdWriting, lookUps } from "./held-writing.ts";
 import { rowsReadBy, Statements } from "./statements.ts";
 
 /** Each request has a second of its own, so that its entries are known by their time. */
@@ -251,21 +253,25 @@ beforeAll(async () => {
 });
 
 /** Sends a request in a second of its own. @returns with the entries that it left */
-async function ask(
-  method: string,
-  asker: Asker,
-  { path, body, text, type, inSession = false }: Asked,
-): Promise<Answer & { entries: AuditEntry[] }> {
-  const credential = (inSession ? await sessionOf(asker) : undefined) ?? { token: tokens[asker] };
+async function ask(method: string, asker: Asker, asked: Asked): Promise<Answer & { entries: AuditEntry[] }> {
+  const credential = (asked.inSession ? await sessionOf(asker) : undefined) ?? { token: tokens[asker] };
   nowMs += 1_000;
-  const answer = await control().call(method, path, {
+  const answer = await sendAs(credential, method, asked);
+  return { ...answer, entries: await entriesOfNow() };
+}
+
+function sendAs(credential: CallOptions, method: string, { path, body, text, type }: Asked): Promise<Answer> {
+  return control().call(method, path, {
     ...credential,
     ...(body === undefined ? {} : { body }),
     ...(text === undefined ? {} : { text }),
     ...(type === undefined ? {} : { type }),
   });
+}
+
+async function entriesOfNow(): Promise<AuditEntry[]> {
   const filter = { apps: undefined, sinceMs: nowMs };
-  return { ...answer, entries: (await listAudit(control().app.database, filter, undefined, 100)).entries };
+  return (await listAudit(control().app.database, filter, undefined, 100)).entries;
 }
 
 /** @returns what comes with a request of a session; undefined: the asker cannot sign in */
@@ -365,6 +371,40 @@ describe("every route", () => {
       if (row.access !== "public") expect(cells[401]).toBe(3);
     },
   );
+});
+
+/** Who signs out, or signs in, has no right that could have ended: session.test.ts has what the session depends on. */
+const ofSessions = ["POST /api/v1/session", "DELETE /api/v1/session"];
+const recording = Object.keys(requests).filter(
+  (key) => !ofSessions.includes(key) && !key.endsWith("/validate") && !/^GET (?!.*counters$)/.test(key),
+);
+
+describe("a change that waits for its turn", () => {
+  it("is that of each route that records something", () => {
+    const rows = control().app.routeTable.filter(({ records }) => records !== "nothing");
+    expect([...recording, ...ofSessions].sort()).toEqual(rows.map(keyOf).sort());
+  });
+
+  it.each(recording)("is not made if its sender's token is deleted meanwhile: %s", async (key) => {
+    const { call, app } = control();
+    const { method } = app.routeTable.find((one) => keyOf(one) === key) as RouteRow;
+    const asked = await (requests[key] as (whose: Whose) => Promise<Asked>)("shop");
+    made += 1;
+    const member = `admin-${made}`;
+    await call("POST", "/members", { body: { name: member, admin: true } });
+    const { id, token } = (await call("POST", "/tokens", { body: { name: "own", member } })).body;
+    const wasLookedFor = lookUps(app);
+    nowMs += 1_000;
+    const goOn = await holdWriting(control(), (transaction) =>
+      transaction.deleteFrom("tokens").where("id", "=", id).execute(),
+    );
+    const answering = sendAs({ token }, method, asked);
+    // It is let in while the token is still there for all others.
+    await wasLookedFor(hashToken(token));
+    await goOn();
+    const { status, body } = await answering;
+    expect([status, body.detail, await entriesOfNow()]).toEqual([401, "The token is unknown.", []]);
+  });
 });
 
 describe("a route that does not say", () => {

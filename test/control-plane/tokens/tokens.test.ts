@@ -1,7 +1,8 @@
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
-import { replaceToken } from "../../../control-plane/src/storage/tokens.ts";
+import { adminTokenNames, deleteToken, replaceToken } from "../../../control-plane/src/storage/tokens.ts";
 import { tokenRecord } from "../../../control-plane/src/tokens/token.ts";
 import { openPushSocket } from "../../fixtures/clients/simulated-gateway.ts";
 import {
@@ -11,6 +12,7 @@ import {
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { databaseUrlFor, storedText, testDatabaseKind } from "../../fixtures/servers/test-database.ts";
+import { holdWriting } from "../routes/held-writing.ts";
 
 describe("tokens", () => {
   it("answers 401 without one, with an unknown one and with another scheme", async () => {
@@ -51,6 +53,16 @@ describe("tokens", () => {
     for (const path of ["healthz", "readyz", "metrics", "openapi.json", "docs/"]) {
       expect([path, (await call("GET", path, { token: undefined })).status]).toEqual([path, 200]);
     }
+  });
+
+  it("that a start without SLUICE_ADMIN_TOKEN ends waits for the change that it has let in", async () => {
+    const running = await startControlPlane();
+    const goOn = await holdWriting(running, async () => undefined);
+    const ended = deleteToken(running.app.database, "admin", adminTokenNames.given);
+    expect(await Promise.race([ended, sleep(300, "waits")])).toBe("waits");
+    await goOn();
+    expect(await ended).toBe(true);
+    expect((await running.call("GET", "/apps")).status).toBe(401);
   });
 
   it("warns of a token that is not valid any more because a later start has another one, or none", async () => {
