@@ -272,24 +272,25 @@ export const errorCatalogue = {
     status: 503,
     title: "Database busy",
     meaning:
-      "Another process held the database's lock for too long. Nothing was changed. Try again after `Retry-After`.",
+      "Another process held the database's lock for too long. Nothing was changed, but for what `stored` says of an import. Try again after `Retry-After`.",
   },
   "database-unreachable": {
     status: 503,
     title: "Database unreachable",
     meaning:
-      "The server of the database does not answer. Stored policies stay in force. Nothing was changed, unless the detail says that a change may be stored. Try again after `Retry-After`.",
+      "The server of the database does not answer. Stored policies stay in force. Nothing was changed, unless the detail says that a change may be stored, or `stored` what an import has stored. Try again after `Retry-After`.",
   },
   "storage-unwritable": {
     status: 503,
     title: "Storage unwritable",
     meaning:
-      "The control plane cannot write to the database; its log says why. Nothing was changed, and stored policies stay in force.",
+      "The control plane cannot write to the database; its log says why. Nothing was changed, but for what `stored` says of an import, and stored policies stay in force.",
   },
   "storage-full": {
     status: 507,
     title: "Storage full",
-    meaning: "The disk of the database is full. Nothing was changed, and stored policies stay in force.",
+    meaning:
+      "The disk of the database is full. Nothing was changed, but for what `stored` says of an import, and stored policies stay in force.",
   },
 } as const satisfies Record<string, ErrorEntry>;
 

@@ -104,8 +104,11 @@ function answer(error: ApiError, reply: FastifyReply): FastifyReply {
   return reply.code(error.statusCode).headers(error.headers).type(contentType).send(problemDocument(error));
 }
 
-/** Returns what the client is told of an error, which the log has if it is ours. */
-export function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError {
+/**
+ * Returns what the client is told of an error, which the log has if it is ours.
+ * @param isOfPart whether the request has stored something before
+ */
+export function apiErrorFrom(thrown: unknown, request: FastifyRequest, isOfPart = false): ApiError {
   if (thrown instanceof ApiError) return thrown;
   const error = thrown as FastifyError;
   if (error.validation !== undefined) {
@@ -130,22 +133,24 @@ export function apiErrorFrom(thrown: unknown, request: FastifyRequest): ApiError
     request.log.info({ err: error }, "a client error without a code of its own");
     return new ApiError("bad-request", details["bad-request"] ?? "");
   }
+  const outcome = isOfPart ? "" : ": nothing was changed";
   // The log says once that this began, and not for every request.
   if (thrown instanceof DatabaseUnwritable) {
     if (thrown.fault === "unwritable") {
-      return new ApiError("storage-unwritable", "The database cannot be written to: nothing was changed.");
+      return new ApiError("storage-unwritable", `The database cannot be written to${outcome}.`);
     }
-    return new ApiError("storage-full", "The disk of the database is full: nothing was changed.");
+    return new ApiError("storage-full", `The disk of the database is full${outcome}.`);
   }
   if (thrown instanceof DatabaseUnreachable) {
-    const detail = thrown.mayBeStored
-      ? "The database went away during the change: it was stored whole, or nothing was. Read what is stored before you repeat it."
-      : "The database does not answer: nothing was changed.";
+    const during = isOfPart
+      ? "The database went away while a part was stored, which it has stored whole or not at all."
+      : "The database went away during the change: it was stored whole, or nothing was. Read what is stored before you repeat it.";
+    const detail = thrown.mayBeStored ? during : `The database does not answer${outcome}.`;
     return new ApiError("database-unreachable", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
   if (thrown instanceof DatabaseBusy) {
     request.log.warn({ err: error }, "the database was busy for too long");
-    const detail = "Another process holds the database's lock, and did not let go in time: nothing was changed.";
+    const detail = `Another process holds the database's lock, and did not let go in time${outcome}.`;
     return new ApiError("database-busy", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
   // The cause goes only into the log: messages of drivers and of Node contain paths, SQL and values.

@@ -372,17 +372,24 @@ async function* storeConsumers(
       await setImmediate();
     }
   } catch (error) {
-    throw brokenOff(apiErrorFrom(error, request), counts);
+    throw brokenOff(error, request, counts);
   } finally {
-    await endImport(app.database, origin, underWay, done, counts);
     app.consumerFeed.noteChanged();
+    try {
+      await endImport(app.database, underWay);
+    } catch (error) {
+      // It counts as under way for half a minute then. What it has stored does not depend on this.
+      request.log.warn({ err: error }, "cannot store that an import of consumers has ended");
+    }
   }
   if (counts.position === 0) counts.position = app.consumerFeed.newest.position;
   yield { done, of, ...counts };
 }
 
-function brokenOff(error: ApiError, { created, changed, deleted }: ImportCounts): ApiError {
-  if (created + changed + deleted === 0) return error;
+function brokenOff(thrown: unknown, request: FastifyRequest, { created, changed, deleted }: ImportCounts): ApiError {
+  const hasStored = created + changed + deleted > 0;
+  const error = apiErrorFrom(thrown, request, hasStored);
+  if (!hasStored) return error;
   const detail = `The import broke off: ${error.message} It has created ${created} consumers, changed ${changed} and deleted ${deleted} by then, and they stay so.`;
   const stored = { created, changed, deleted };
   return new ApiError(error.code, detail, { ...error.extras, stored }, { ...error.headers });

@@ -1,5 +1,6 @@
 // The audit trail of actions that do not change what gateways enforce: making and deleting tokens; members; signing in and out;
-// reading, resetting and topping up counters by hand. Entries are written once and never changed. Old entries are deleted. If the
+// reading, resetting and topping up counters by hand. Entries are written once and never changed, but for that of an import, which each of its
+// parts completes. Old entries are deleted. If the
 // entries of an app take too much room, those about reading and refused sign-ins go first, and those about members last.
 
 import type { Transaction } from "kysely";
@@ -47,11 +48,12 @@ export async function writeTrace(
   transaction: Transaction<Tables>,
   { who, atMs, from }: Origin,
   { action, app, subject, before, after }: Trace,
+  id = newId(atMs),
 ): Promise<void> {
   const bytes = Buffer.byteLength(`${who}${from ?? ""}${action}${app}${subject}${before ?? ""}${after ?? ""}`) + 100;
   await makeRoom(transaction, app, bytes);
   const row: AuditTable = {
-    id: newId(atMs),
+    id,
     at: atMs,
     who,
     source: from ?? null,
@@ -64,6 +66,26 @@ export async function writeTrace(
   };
   await transaction.insertInto("audit").values(row).execute();
   await addBytes(transaction, app, bytes);
+}
+
+/**
+ * Writes the entry with this id, or replaces what it says, for what is stored in parts. That it becomes some digits longer is in the hundred
+ * bytes that each entry counts besides.
+ */
+export async function completeTrace(
+  transaction: Transaction<Tables>,
+  origin: Origin,
+  what: Trace & { readonly after: string },
+  id: string,
+): Promise<void> {
+  const { subject, after } = what;
+  const { numUpdatedRows } = await transaction
+    .updateTable("audit")
+    .set({ subject, after })
+    .where("id", "=", id)
+    .executeTakeFirst();
+  // There is none yet, or it was deleted meanwhile because there was no room for others.
+  if (numUpdatedRows === 0n) await writeTrace(transaction, origin, what, id);
 }
 
 /** Writes an entry in its own transaction, for an action that changes nothing else in the database. */

@@ -1,18 +1,20 @@
 // Imports of consumers. One is stored in many small transactions, so that others are served meanwhile. An app has one import at a time,
 // whichever control plane carries it out: its row says until when it counts as under way, and each part renews it in its own transaction.
 // So the parts of two imports never mix, and an import whose control plane has died is in nobody's way for long. An import first takes all the room
-// that it needs: one that finds none has changed nothing.
+// that it needs: one that finds none has changed nothing. Each part completes the import's entry of the audit trail in its own transaction, and
+// each looks whether its sender may still do this: however the import ends, the entry says what it has stored.
 
 import { randomUUID } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import { sql, type Transaction } from "kysely";
 import { mostConsumers, type TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { writeTrace } from "./audit.ts";
+import { completeTrace } from "./audit.ts";
 import { type Origin, writeFor } from "./change.ts";
 import { consumersAtOnce, removeMany, storeMany } from "./consumer-changes.ts";
 import { isSame, type NamedTerms, readSome, requireApp } from "./consumers.ts";
 import { databaseNowMs } from "./database-clock.ts";
+import { newId } from "./new-id.ts";
 import type { Database, Tables } from "./tables.ts";
 import { addUsage, readBounds, readUsage, requireRoom } from "./usage.ts";
 import { write } from "./write.ts";
@@ -31,6 +33,10 @@ export interface Import {
   readonly app: string;
   readonly id: string;
   readonly total: TotalBounds;
+  /** The id of its entry in the audit trail. */
+  readonly entry: string;
+  /** How many lines it has. */
+  readonly of: number;
 }
 
 /** A part takes some milliseconds, and waits for at most ten seconds for those who write before it. */
@@ -75,7 +81,7 @@ export async function beginImport(
     const until = sql<number>`${databaseNowMs(database)} + ${sql.lit(livesMs)}`;
     await transaction.insertInto("consumer_imports").values({ app, id, until_at: until, reserved: wanted }).execute();
   });
-  return { app, id, total };
+  return { app, id, total, entry: newId(origin.atMs), of: consumers.size };
 }
 
 async function countNew(database: Database, app: string, ids: readonly string[]): Promise<number> {
@@ -137,7 +143,7 @@ async function setReserved(transaction: Transaction<Tables>, { app }: Import, re
  * @param consumers at most `consumersAtOnce`, each once
  * @throws ApiError app-not-found, import-under-way; bound-exceeded if consumers were deleted one by one meanwhile, and their room was taken
  */
-export function putSome(
+export async function putSome(
   database: Database,
   origin: Origin,
   underWay: Import,
@@ -145,7 +151,7 @@ export function putSome(
   counts: ImportCounts,
 ): Promise<void> {
   const { app, total } = underWay;
-  return writeFor(database, origin, async (transaction) => {
+  const stored = await writeFor(database, origin, async (transaction) => {
     const reserved = await renew(transaction, underWay);
     const ids = consumers.map(({ id }) => id);
     const known = new Map((await readSome(transaction, app, ids)).map((row) => [row.id, row]));
@@ -159,11 +165,31 @@ export function putSome(
       if (created > reserved) await requireRoom(transaction, app, { consumers: created - reserved }, total);
       await addUsage(transaction, app, { consumers: created });
     }
-    if (changed.length > 0) counts.position = await storeMany(transaction, origin, app, changed);
-    counts.created += created;
-    counts.changed += changed.length - created;
-    counts.unchanged += consumers.length - changed.length;
+    return noteSome(transaction, origin, underWay, {
+      ...counts,
+      created: counts.created + created,
+      changed: counts.changed + changed.length - created,
+      unchanged: counts.unchanged + consumers.length - changed.length,
+      ...(changed.length > 0 ? { position: await storeMany(transaction, origin, app, changed) } : {}),
+    });
   });
+  // What was rolled back does not count.
+  Object.assign(counts, stored);
+}
+
+/** Notes in the audit trail what the import has changed, with the part that changes it. @returns the counts */
+async function noteSome(
+  transaction: Transaction<Tables>,
+  origin: Origin,
+  { app, entry, of }: Import,
+  counts: ImportCounts,
+): Promise<ImportCounts> {
+  const { created, changed, unchanged, deleted } = counts;
+  if (created + changed + deleted === 0) return counts;
+  const lines = created + changed + unchanged;
+  const after = JSON.stringify({ lines, of, created, changed, unchanged, deleted });
+  await completeTrace(transaction, origin, { action: "import-consumers", app, subject: `${lines}`, after }, entry);
+  return counts;
 }
 
 /**
@@ -193,34 +219,22 @@ export async function deleteOthers(
     .execute();
   const others = rows.map(({ id }) => id).filter((id) => !stays(id));
   if (others.length > 0) {
-    await writeFor(database, origin, async (transaction) => {
+    const stored = await writeFor(database, origin, async (transaction) => {
       const reserved = await renew(transaction, underWay);
       const present = (await readSome(transaction, app, others)).map(({ id }) => id);
-      if (present.length === 0) return;
-      counts.position = await removeMany(transaction, origin, app, present);
-      counts.deleted += present.length;
+      if (present.length === 0) return counts;
+      const position = await removeMany(transaction, origin, app, present);
       await setReserved(transaction, underWay, reserved + present.length);
+      return noteSome(transaction, origin, underWay, { ...counts, deleted: counts.deleted + present.length, position });
     });
+    Object.assign(counts, stored);
   }
   return rows.length < consumersAtOnce ? undefined : rows.at(-1)?.id;
 }
 
-/** Ends an import, whether it was carried out or not, and notes in the audit trail what it has changed. @param of how many lines it has stored */
-export function endImport(
-  database: Database,
-  origin: Origin,
-  { app, id }: Import,
-  of: number,
-  { position, ...counts }: ImportCounts,
-): Promise<void> {
+/** Lets the app's next import begin, whether this one was carried out or not. */
+export function endImport(database: Database, { app, id }: Import): Promise<void> {
   return write(database, async (transaction) => {
     await transaction.deleteFrom("consumer_imports").where("app", "=", app).where("id", "=", id).execute();
-    if (counts.created + counts.changed + counts.deleted === 0) return;
-    await writeTrace(transaction, origin, {
-      action: "import-consumers",
-      app,
-      subject: `${of}`,
-      after: JSON.stringify({ lines: of, ...counts }),
-    });
   });
 }

@@ -70,6 +70,16 @@ const imports = async ({ call }: Running) =>
     ({ after }: { after: object }) => after,
   );
 
+/** What the audit trail says of an import that has created so many of its consumers, and did nothing else. */
+const entryOf = (created: number, of: number) => ({
+  lines: created,
+  of,
+  created,
+  changed: 0,
+  unchanged: 0,
+  deleted: 0,
+});
+
 describe("an import for which there is no room", () => {
   it("changes nothing, although its first parts would find room", async () => {
     const running = await start();
@@ -124,13 +134,7 @@ describe("an import for which there is no room", () => {
     expect((await running.call("PUT", "/apps/shop/consumers/c", { body: { plan: "pro" } })).body.code).toBe(
       "bound-exceeded",
     );
-    await endImport(database, origin, underWay, 0, {
-      created: 0,
-      changed: 0,
-      unchanged: 0,
-      deleted: 0,
-      position: 0,
-    });
+    await endImport(database, underWay);
     expect((await load(running, ["b", "c"])).body).toMatchObject({ created: 1, unchanged: 1 });
   });
 });
@@ -168,7 +172,7 @@ describe("an app", () => {
     ]) {
       await expect(part).rejects.toMatchObject({ code: "import-under-way" });
     }
-    await endImport(database, origin, dead, 0, counts);
+    await endImport(database, dead);
     expect(await stored(running)).toEqual(["c"]);
   });
 
@@ -215,7 +219,7 @@ describe("an import", () => {
       expect(error.detail).toBe(
         `The import broke off: The token is unknown. It has created ${count} consumers, changed 0 and deleted 0 by then, and they stay so.`,
       );
-      expect(await imports(running)).toEqual([{ lines: count, created: count, changed: 0, unchanged: 0, deleted: 0 }]);
+      expect(await imports(running)).toEqual([entryOf(count, ids.length)]);
       // Nothing of it is in the way of the next one.
       expect((await load(running, ids.slice(0, 1))).body).toMatchObject({ unchanged: 1 });
     },
@@ -236,7 +240,65 @@ describe("an import", () => {
     await until("it has ended", async () => {
       return (await running.app.database.selectFrom("consumer_imports").selectAll().execute()).length === 0;
     });
+    const count = await countOf(running);
+    expect(await imports(running)).toEqual(count === 0 ? [] : [entryOf(count, 60_000)]);
     expect((await load(running, ["c0"])).status).toBe(200);
+  });
+
+  it.each([false, true])(
+    "that finds the database held until it gives up says what it has stored, and so does the audit trail (progress: %s)",
+    async (progress) => {
+      const running = await start();
+      const ids = many("c", 30_000);
+      const loading = progress
+        ? loadSlowly(running, "shop", linesOf(ids)).then((told) => told.at(-1).error)
+        : load(running, ids).then((answer) => answer.body);
+      await until("the import stores", async () => (await countOf(running)) > 0);
+      const goOn = await holdWriting(running, async () => undefined);
+      // Longer than its part waits, and than it waits to end.
+      const error = await loading;
+      await goOn();
+      const count = await countOf(running);
+      expect(count).toBeLessThan(ids.length);
+      const stored = { created: count, changed: 0, deleted: 0 };
+      expect(error).toMatchObject({ code: "database-busy", status: 503, stored });
+      expect(error.detail).toBe(
+        `The import broke off: Another process holds the database's lock, and did not let go in time. It has created ${count} consumers, changed 0 and deleted 0 by then, and they stay so.`,
+      );
+      expect(await imports(running)).toEqual([entryOf(count, ids.length)]);
+    },
+  );
+
+  it("that cannot store that it has ended has been stored, and is in the audit trail", async () => {
+    const running = await start();
+    let goOn: Promise<() => Promise<void>> | undefined;
+    running.app.storageObserver.add({
+      // Within the last part, so that nobody else has the next turn.
+      statement: ({ query }) => {
+        if (query.parameters.includes("1200")) goOn ??= holdWriting(running, async () => undefined);
+      },
+      transaction: () => () => undefined,
+      waited: () => undefined,
+      failed: () => undefined,
+    });
+    const { status, body } = await load(running, many("c", 1_200));
+    expect([status, body.created]).toEqual([200, 1_200]);
+    expect(await imports(running)).toEqual([entryOf(1_200, 1_200)]);
+    await (await goOn)?.();
+    expect((await load(running, ["c"])).body.code).toBe("import-under-way");
+  });
+
+  it("has an entry that says all, even if there was no room for it in the audit trail meanwhile", async () => {
+    const running = await start();
+    const ids = many("c", 30_000);
+    const loading = load(running, ids);
+    await until("the import stores", async () => (await countOf(running)) > 0);
+    const goOn = await holdWriting(running, (transaction) =>
+      transaction.deleteFrom("audit").where("action", "=", "import-consumers").execute(),
+    );
+    await goOn();
+    expect((await loading).status).toBe(200);
+    expect(await imports(running)).toEqual([entryOf(ids.length, ids.length)]);
   });
 
   it("holds the memory for bodies until it is stored", async () => {

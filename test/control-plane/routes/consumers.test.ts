@@ -224,9 +224,9 @@ describe("an import", () => {
     expect((await running.call("GET", "/apps/shop")).body.used.consumers).toBe(4);
     const { entries } = (await running.call("GET", "/audit?app=shop&action=import-consumers")).body;
     expect(entries.map(({ after }: { after: object }) => after)).toEqual([
-      { lines: 1, created: 1, changed: 0, unchanged: 0, deleted: 0 },
-      { lines: 3, created: 1, changed: 1, unchanged: 1, deleted: 1 },
-      { lines: 3, created: 3, changed: 0, unchanged: 0, deleted: 0 },
+      { lines: 1, of: 1, created: 1, changed: 0, unchanged: 0, deleted: 0 },
+      { lines: 3, of: 3, created: 1, changed: 1, unchanged: 1, deleted: 1 },
+      { lines: 3, of: 3, created: 3, changed: 0, unchanged: 0, deleted: 0 },
     ]);
   });
 

@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { adminToken, perSecond, send, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
+import { until } from "../../fixtures/until.ts";
 import { sayInStorm } from "../../storm/say.ts";
 import { serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
@@ -122,6 +123,26 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (kind
     await verify(running.url, writer);
     sayInStorm(`${kind}: ${writes} writes, ${killed} kills of the control plane: ${writer.account}`);
   }, 900_000);
+
+  it("an import during which the control plane is killed is in the audit trail as far as it was stored", async () => {
+    const where = await place();
+    const killed = await ServedProcess.start(where);
+    const path = "/apps/default/consumers";
+    const lines = Array.from({ length: 60_000 }, (_, i) => `${JSON.stringify({ id: `c${i}`, plan: "pro" })}\n`);
+    const importing = send(killed.url, "PUT", path, { text: lines.join(""), type: "application/jsonl" });
+    const broken = importing.catch(() => undefined);
+    const countAt = async (url: string) => (await send(url, "GET", `${path}?limit=1`, {})).body.count;
+    await until("it stores", async () => (await countAt(killed.url)) > 0);
+    await killed.stop("SIGKILL");
+    await broken;
+    const { url } = await ServedProcess.start(where);
+    const count = await countAt(url);
+    expect(count).toBeLessThan(lines.length);
+    const { entries } = (await send(url, "GET", "/audit?action=import-consumers", {})).body;
+    expect(entries.map(({ after }: { after: object }) => after)).toEqual([
+      { lines: count, of: lines.length, created: count, changed: 0, unchanged: 0, deleted: 0 },
+    ]);
+  });
 
   /** PostgreSQL does not start while processes of the killed one still end. */
   async function startAgain(attempts = 50): Promise<void> {
