@@ -1,5 +1,5 @@
 // Reads YAML in a separate thread, so that no text delays other requests. A text that takes too long is given up, and its
-// thread is ended. A client that sends many texts waits behind its own: apps take turns, and so do the tokens of each app.
+// thread is ended. A client that sends many texts waits behind its own: owners of tokens take turns, and so do the tokens of each.
 
 import { Worker } from "node:worker_threads";
 import { ApiError } from "../errors/api-error.ts";
@@ -32,7 +32,7 @@ export class YamlThread {
   }
 
   /**
-   * @param waiter the token, and its app, that takes turns with others
+   * @param waiter the token, and its owner, that takes turns with others
    * @returns the value of the text, as JSON would have it; rejects with ApiError malformed-body, yaml-busy
    */
   async read(text: string, waiter: Waiter): Promise<unknown> {

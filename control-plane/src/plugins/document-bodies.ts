@@ -6,11 +6,13 @@ import type { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { maxManyBytes } from "../bodies/bounds.ts";
+import type { Waiter } from "../bodies/fair-line.ts";
 import { faultOfJson } from "../bodies/json-faults.ts";
 import { BytesHeld, type ManyFormat, type ReadDocument, readMany } from "../bodies/many-documents.ts";
 import { takeTurns } from "../bodies/turns.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { type Caller, ownerOf } from "../rights/caller.ts";
 import { callerOf } from "./authentication.ts";
 
 const yamlTypes = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/vnd.yaml"];
@@ -91,7 +93,7 @@ export default fp<{ yamlDeadlineMs: number }>(
         if ("error" in read) throw new Error(clauseOf(text));
         return read.value;
       };
-      const waiter = { app: named, name: callerOf(request).who };
+      const waiter = waiterOf(callerOf(request));
       const body = { stream: request.body as Readable, format: formatOf(request), yaml, waiter, onBytes };
       return { read: () => readMany({ ...body, parseJson: parseLine }), release };
     });
@@ -119,12 +121,15 @@ export default fp<{ yamlDeadlineMs: number }>(
           "Send a body as application/json: YAML is for requests with a token.",
         );
       }
-      const { app: named = "" } = (request.params ?? {}) as { app?: string };
-      return yaml.read(decode(bytes), { app: named, name: request.caller.who });
+      return yaml.read(decode(bytes), waiterOf(request.caller));
     });
   },
   { name: "document-bodies", dependencies: ["error-responses", "authentication"] },
 );
+
+function waiterOf(caller: Caller): Waiter {
+  return { owner: ownerOf(caller), token: caller.id };
+}
 
 /** Returns whether there is no body. Many clients send the content type with every request; a DELETE needs no body. */
 function isNone({ method }: FastifyRequest, bytes: Buffer): boolean {

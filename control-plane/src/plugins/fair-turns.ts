@@ -5,7 +5,7 @@ import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { FairSchedule } from "../http/fair-schedule.ts";
-import type { Caller } from "../rights/caller.ts";
+import { ownerOf } from "../rights/caller.ts";
 import { onBehalfOf } from "../storage/engines/turns.ts";
 
 export default fp(
@@ -16,31 +16,25 @@ export default fp(
     app.addHook("onRequest", async (request, reply) => {
       // Gateways come all at once after an outage, and each keeps its socket.
       if (request.routeOptions.config?.access === "gateway") return;
-      await schedule.turn(ownerOf(request));
+      await schedule.turn(addressOf(request));
       turnOf.set(request, schedule.begun);
       // Nobody waits for the answer any more.
       if (request.raw.destroyed) reply.hijack();
     });
     // Changes take turns by who makes them, since one may hold the database for half a second.
     app.addHook("preHandler", ({ caller }, _reply, done) => {
-      onBehalfOf.run(caller === undefined ? "" : ownerOfChanges(caller), done);
+      onBehalfOf.run(caller === undefined ? "" : ownerOf(caller), done);
     });
     // The database answers several requests at once: without turns, everybody would wait until all these answers are written.
     app.addHook("preSerialization", async (request, _reply, answer) => {
       const turn = turnOf.get(request);
-      if (turn !== undefined && turn !== schedule.begun) await schedule.turn(ownerOf(request), true);
+      if (turn !== undefined && turn !== schedule.begun) await schedule.turn(addressOf(request), true);
       return answer;
     });
   },
   { name: "fair-turns", dependencies: ["client-address"] },
 );
 
-function ownerOf({ address }: FastifyRequest): string {
+function addressOf({ address }: FastifyRequest): string {
   return ipPrefix(address, 32, 64);
-}
-
-/** Services of one app are one owner: whoever manages an app can make as many tokens as it likes. */
-function ownerOfChanges({ member, isAdmin, roles, who }: Caller): string {
-  if (member !== undefined) return `member ${member}`;
-  return isAdmin ? `admin ${who}` : `apps ${[...roles.keys()].sort().join()}`;
 }

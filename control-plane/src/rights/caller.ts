@@ -51,3 +51,12 @@ export function appsWith({ isAdmin, roles }: Caller, right: Right): readonly str
   if (isAdmin) return undefined;
   return [...roles].filter(([, role]) => rightsOf[role].includes(right)).map(([app]) => app);
 }
+
+/**
+ * Returns who takes turns with others where something takes long. Services of one app are one owner: whoever manages an app can make as
+ * many tokens as it likes, with any names.
+ */
+export function ownerOf({ member, isAdmin, roles, who }: Caller): string {
+  if (member !== undefined) return `member ${member}`;
+  return isAdmin ? `admin ${who}` : `apps ${[...roles.keys()].sort().join()}`;
+}

@@ -147,10 +147,10 @@ describe("YAML", () => {
     const thread = new YamlThread(60_000);
     onTestFinished(() => thread.stop());
     const busy = new Map<string, number>();
-    const ask = (app: string, name: string, times: number) => {
+    const ask = (owner: string, token: string, times: number) => {
       for (let i = 0; i < times; i++) {
-        thread.read(slowYaml, { app, name }).catch(({ code }) => {
-          if (code === "yaml-busy") busy.set(name, (busy.get(name) ?? 0) + 1);
+        thread.read(slowYaml, { owner, token }).catch(({ code }) => {
+          if (code === "yaml-busy") busy.set(token, (busy.get(token) ?? 0) + 1);
         });
       }
     };
@@ -176,33 +176,44 @@ describe("YAML", () => {
     expect([status, body.code]).toEqual([415, "unsupported-media-type"]);
   });
 
-  it("of many tokens of one app waits behind that app's own, and fills the line for nobody else", async () => {
-    const running = await startControlPlane({}, { yamlDeadlineMs: 60_000 });
-    await running.call("PUT", "/apps/crowd", { body: {} });
-    const tokens: string[] = [];
-    for (let i = 0; i < 5; i++) {
-      const body = { name: `one of many ${i}`, app: "crowd", role: "viewer" };
-      tokens.push((await running.call("POST", "/tokens", { body })).body.token);
-    }
-    const text = slowYaml.slice(0, slowYaml.lastIndexOf("\n  - key", 20_000));
-    let answered = 0;
-    for (const token of tokens) {
-      for (let i = 0; i < 60; i++) {
-        running.call("POST", "/apps/crowd/policies/validate", { text, type: yaml, token }).then(
-          ({ status }) => {
-            if (status !== 503) answered += 1;
-          },
-          // The rest is cut at the end of the test.
-          () => undefined,
-        );
+  it.each([
+    ["five, with 60 bodies each", 5, 60, "/apps/crowd/policies/validate"],
+    ["fifty, with four bodies each, at a route that names no app", 50, 4, "/revisions/1/rollback"],
+  ])(
+    "of many tokens of one app waits behind that app's own, and fills the line for nobody else: %s",
+    async (...given) => {
+      const [, count, each, path] = given;
+      const running = await startControlPlane({}, { yamlDeadlineMs: 60_000 });
+      await running.call("PUT", "/apps/crowd", { body: {} });
+      const tokens: string[] = [];
+      for (let i = 0; i < count; i++) {
+        const body = { name: `one of many ${i}`, app: "crowd", role: "editor" };
+        tokens.push((await running.call("POST", "/tokens", { body })).body.token);
       }
-    }
-    await untilPasses(() => expect(answered).toBeGreaterThan(0));
-    const before = answered;
-    expect((await running.call("PUT", p, { text: limits, type: yaml })).status).toBe(201);
-    expect(answered - before).toBeLessThan(30);
-    running.app.server.closeAllConnections();
-  });
+      const { token: other } = (
+        await running.call("POST", "/tokens", { body: { name: "other", app: "default", role: "editor" } })
+      ).body;
+      const text = slowYaml.slice(0, slowYaml.lastIndexOf("\n  - key", 20_000));
+      let answered = 0;
+      for (const token of tokens) {
+        for (let i = 0; i < each; i++) {
+          running.call("POST", path, { text, type: yaml, token }).then(
+            ({ status }) => {
+              if (status !== 503) answered += 1;
+            },
+            // The rest is cut at the end of the test.
+            () => undefined,
+          );
+        }
+      }
+      await untilPasses(() => expect(answered).toBeGreaterThan(0));
+      const before = answered;
+      const own = path.replace("crowd", "default");
+      expect((await running.call("POST", own, { text: limits, type: yaml, token: other })).status).not.toBe(503);
+      expect(answered - before).toBeLessThan(30);
+      running.app.server.closeAllConnections();
+    },
+  );
 });
 
 describe("bodies of 256 KiB", () => {
