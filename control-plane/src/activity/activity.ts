@@ -1,5 +1,6 @@
 // What goes on at the gateways: what they report of their traffic, here or at another control plane of the same database.
 
+import { setImmediate } from "node:timers/promises";
 import type { WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { KeyReport } from "./merged-keys.ts";
@@ -67,6 +68,8 @@ const minuteMs = 60_000;
 const mostChunksOfPolicies = 20_000;
 const mostChunksOfApps = 5_000;
 const mostKeptOfMinute = 1_000;
+/** Names whose minute is read without a pause, which takes a millisecond. */
+const namesAtOnce = 500;
 
 export class Activity {
   readonly #ofPolicies = new Traffic(mostChunksOfPolicies);
@@ -92,8 +95,8 @@ export class Activity {
     for (const { app, policy, fromMs, toMs, counts } of traffic) {
       this.#ofPolicies.add(`${app}/${policy}`, fromMs, toMs, counts);
       this.#ofApps.add(app, fromMs, toMs, counts);
-      for (let atMs = minuteOf(fromMs); atMs <= toMs; atMs += minuteMs) this.#changedMinutes.add(atMs);
     }
+    this.#noteMinutesOf(traffic);
     for (const { app, policy, key, result, ...report } of keys) {
       this.#topKeys.add(nameOfKeys({ app, policy, key }), result, now, report);
     }
@@ -118,17 +121,17 @@ export class Activity {
     const sinceMs = minuteOf(fromMs);
     const untilMs = this.#now() + 1;
     const beginning = `${app}/`;
-    const busy: BusyPolicy[] = [];
-    for (const name of this.#ofPolicies.names(beginning)) {
-      const minutes = this.#ofPolicies.points(name, "minute", sinceMs, untilMs);
-      if (minutes.length === 0) continue;
-      const counts = Object.fromEntries(
-        trafficCounts.map((what) => [what, minutes.reduce((sum, minute) => sum + minute[what], 0)]),
-      ) as unknown as TrafficCounts;
-      busy.push({ policy: name.slice(beginning.length), sinceMs, counts, minutes });
-    }
-    busy.sort((a, b) => b.counts[by] - a.counts[by] || (a.policy < b.policy ? -1 : 1));
-    return busy.slice(0, limit);
+    const sums = this.#ofPolicies
+      .names(beginning)
+      .map((name) => ({ name, counts: this.#ofPolicies.sum(name, "minute", sinceMs, untilMs) }))
+      .filter(({ counts }) => isSomething(counts));
+    sums.sort((a, b) => b.counts[by] - a.counts[by] || (a.name < b.name ? -1 : 1));
+    return sums.slice(0, limit).map(({ name, counts }) => ({
+      policy: name.slice(beginning.length),
+      sinceMs,
+      counts,
+      minutes: this.#ofPolicies.points(name, "minute", sinceMs, untilMs),
+    }));
   }
 
   topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {
@@ -153,13 +156,21 @@ export class Activity {
     for (const atMs of minutes) this.#changedMinutes.add(atMs);
   }
 
-  /** Returns the traffic of the minute at `atMs`, as it is kept over a restart. */
-  minute(atMs: number): KeptMinute {
-    const rows = [
-      ...this.#ofApps.minute(atMs).map(([app, counts]) => ({ name: `${app}/`, counts })),
-      ...this.#ofPolicies.minute(atMs).map(([name, counts]) => ({ name, counts })),
-    ];
-    return largest(rows.map(({ name, counts }) => ({ name, counts: trafficCounts.map((what) => counts[what]) })));
+  /** Returns the traffic of the minute at `atMs`, as it is kept over a restart. Requests are served meanwhile. */
+  async minute(atMs: number): Promise<KeptMinute> {
+    const rows: KeptMinute[number][] = [];
+    for (const traffic of [this.#ofApps, this.#ofPolicies]) {
+      for (const [i, name] of traffic.names("").entries()) {
+        if (i % namesAtOnce === namesAtOnce - 1) await setImmediate();
+        const counts = traffic.sum(name, "minute", atMs, atMs + 1);
+        if (!isSomething(counts)) continue;
+        rows.push({
+          name: traffic === this.#ofApps ? `${name}/` : name,
+          counts: trafficCounts.map((what) => counts[what]),
+        });
+      }
+    }
+    return largest(rows);
   }
 
   /** Takes over a minute that was kept. */
@@ -179,6 +190,17 @@ export class Activity {
     this.#ofApps.forget(now);
     this.#topKeys.forget(now);
     for (const atMs of this.#changedMinutes) if (atMs < now - longestMs) this.#changedMinutes.delete(atMs);
+  }
+
+  /** Notes each minute once: thousands of policies may be reported with the same day. */
+  #noteMinutesOf(traffic: ActivityReport["traffic"]): void {
+    let notedMs = Number.NEGATIVE_INFINITY;
+    for (const { fromMs, toMs } of [...traffic].sort((a, b) => a.fromMs - b.fromMs)) {
+      for (let atMs = Math.max(minuteOf(fromMs), notedMs + minuteMs); atMs <= toMs; atMs += minuteMs) {
+        this.#changedMinutes.add(atMs);
+        notedMs = atMs;
+      }
+    }
   }
 
   /** @param sentAtMs by the gateway's clock, which may be wrong */
@@ -218,8 +240,15 @@ export function mergeMinutes(one: KeptMinute, other: KeptMinute): KeptMinute {
 
 /** The apps and policies with most traffic, as many as are kept over a restart. */
 function largest(rows: KeptMinute): KeptMinute {
-  const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0);
-  return [...rows].sort((a, b) => sum(b.counts) - sum(a.counts)).slice(0, mostKeptOfMinute);
+  const sums = rows.map((row) => ({ row, sum: row.counts.reduce((total, count) => total + count, 0) }));
+  return sums
+    .sort((a, b) => b.sum - a.sum)
+    .slice(0, mostKeptOfMinute)
+    .map(({ row }) => row);
+}
+
+function isSomething(counts: TrafficCounts): boolean {
+  return trafficCounts.some((what) => counts[what] > 0);
 }
 
 function minuteOf(atMs: number): number {

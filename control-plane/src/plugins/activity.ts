@@ -2,8 +2,10 @@
 // plane is relayed to the others of the same database. What cannot be stored is not needed to serve anything: it is logged once.
 
 import { randomUUID } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import fp from "fastify-plugin";
 import { Activity, type ActivityReport, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
+import { rowsOf, turnsOf } from "../activity/report-parts.ts";
 import {
   forgetRelayedActivity,
   forgetTrafficMinutes,
@@ -29,9 +31,6 @@ const minuteMs = 60_000;
 const dayMs = 86_400_000;
 const reportedAfterMs = 3_000;
 const mostMinutesAtOnce = 20;
-/** Of a relayed report, so that no row is larger than a megabyte: databases refuse larger ones. */
-const mostTrafficOfRow = 4_000;
-const mostKeyListsOfRow = 20;
 /** A control plane that was silent for so long has nothing in the database that was not read. */
 const forgetPeerAfterMs = 60_000;
 
@@ -78,18 +77,22 @@ export default fp<{ now: () => number; isShared: boolean }>(
       for (const { controlPlane, number, report, ageMs } of await readRelayedActivity(app.database, id, numbers)) {
         read.set(controlPlane, { number, atMs: performance.now() });
         // The minutes that this control plane read at its start may already contain an older report.
-        if (ageMs <= performance.now() - startedAtMs) addRelayed(JSON.parse(report) as Relayed, ageMs);
+        if (ageMs <= performance.now() - startedAtMs) await addRelayed(JSON.parse(report) as Relayed, ageMs);
       }
       for (const [other, { atMs }] of read) if (performance.now() - atMs > forgetPeerAfterMs) read.delete(other);
     }
 
-    function addRelayed({ nowMs, report: { traffic, keys } }: Relayed, ageMs: number): void {
+    /** Takes as much at a time as a gateway reports in a message. Requests are served meanwhile. */
+    async function addRelayed({ nowMs, report }: Relayed, ageMs: number): Promise<void> {
       const aheadMs = now() - ageMs - nowMs;
       const here = (atMs: number) => Math.min(atMs + aheadMs, now());
-      activity.add({
-        traffic: traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: here(fromMs), toMs: here(toMs), ...rest })),
-        keys,
-      });
+      for (const { traffic, keys } of turnsOf(report)) {
+        await setImmediate();
+        activity.add({
+          traffic: traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: here(fromMs), toMs: here(toMs), ...rest })),
+          keys,
+        });
+      }
     }
 
     /** Stores the minutes before `beforeMs` of which there is something new. */
@@ -104,7 +107,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
     }
 
     async function keepMinute(atMs: number): Promise<void> {
-      const own = activity.minute(atMs);
+      const own = await activity.minute(atMs);
       // A report that began in the minute counts as a whole in the one after it.
       if (own.length === 0) return;
       await writeTrafficMinute(app.database, atMs, (known) => {
@@ -147,19 +150,6 @@ export default fp<{ now: () => number; isShared: boolean }>(
   },
   { name: "activity", dependencies: ["database"] },
 );
-
-function rowsOf(reports: readonly ActivityReport[]): ActivityReport[] {
-  const traffic = reports.flatMap((report) => report.traffic);
-  const keys = reports.flatMap((report) => report.keys);
-  const rows: ActivityReport[] = [];
-  for (let at = 0; at < traffic.length; at += mostTrafficOfRow) {
-    rows.push({ traffic: traffic.slice(at, at + mostTrafficOfRow), keys: [] });
-  }
-  for (let at = 0; at < keys.length; at += mostKeyListsOfRow) {
-    rows.push({ traffic: [], keys: keys.slice(at, at + mostKeyListsOfRow) });
-  }
-  return rows;
-}
 
 function minuteOf(atMs: number): number {
   return atMs - (atMs % minuteMs);

@@ -15,7 +15,8 @@ const goodbyeMs = 500;
 export default fp(
   async (app) => {
     await app.register(websocket, {
-      options: { maxPayload: maxMessageBytes },
+      // Each message is heard in a turn of its own, also if many arrive at once.
+      options: { maxPayload: maxMessageBytes, allowSynchronousEvents: false },
       errorHandler: (error, socket, request) => {
         request.log.warn({ err: error }, "push socket failed");
         // A frame that breaks the protocol or is too large was already answered with its close code.

@@ -17,9 +17,14 @@ const maxProblemBytes = 500;
 const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
 const mostActive = 1_000;
-/** Of all workers: a gateway sends one report of 150, after what takes 16 KB. A record of a long time takes a millisecond. */
+/** Of all workers: a gateway sends one report of 150, after what takes 16 KB. */
 const mostPoliciesReported = 500;
 const mostKeysReported = 1_000;
+/**
+ * The most lists, objects and commas of a message, of which each makes a value. Reports of traffic have the most: a gateway sends 9,000 at
+ * most. A megabyte has room for hundreds of thousands, which would be read for a tenth of a second.
+ */
+const mostMarks = 12_000;
 /** More than a key may have. */
 const mostKeyParts = 16;
 const mostPartCharacters = 300;
@@ -106,6 +111,7 @@ const validators = new Map(Object.entries(messages).map(([type, schema]) => [typ
 
 /** @returns the message with only its known fields, or undefined when the text is not a valid message */
 export function readGatewayMessage(text: string): GatewayMessage | undefined {
+  if (hasMoreMarks(text, mostMarks)) return undefined;
   const message = parsed(text) as GatewayMessage | undefined;
   // A Map, because the type may be the name of something that every object has.
   if (message === undefined || validators.get(message?.type)?.(message) !== true) return undefined;
@@ -114,12 +120,11 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
       return { ...message, problems: toList(message.problems).slice(0, keptProblems).map(shortenedProblem) };
     case "status":
       return { ...message, counters: Array.isArray(message.counters) ? {} : message.counters };
-    case "activity":
-      if (
-        toList(message.workers).reduce((sum, { policies }) => sum + toList(policies).length, 0) > mostPoliciesReported
-      )
-        return undefined;
-      return { ...message, workers: toList(message.workers).map(readWorkerActivity) };
+    case "activity": {
+      const workers = toList(message.workers).map(readWorkerActivity);
+      const policies = workers.reduce((sum, { policies }) => sum + policies.length, 0);
+      return policies > mostPoliciesReported ? undefined : { ...message, workers };
+    }
     case "counter":
       return message.limits === undefined ? message : { ...message, limits: toList(message.limits) };
     default:
@@ -161,6 +166,22 @@ function listSchema(items: object, maxItems = 10_000): object {
     ],
   };
 }
+
+/** Counts what is in no text: clients write the keys that are reported. */
+function hasMoreMarks(json: string, most: number): boolean {
+  if (json.length <= most) return false;
+  let marks = 0;
+  let isText = false;
+  for (let i = 0; i < json.length; i++) {
+    const code = json.charCodeAt(i);
+    if (code === quote) isText = !isText;
+    else if (isText && code === backslash) i += 1;
+    else if (!isText && (code === comma || code === openList || code === openObject)) marks += 1;
+  }
+  return marks > most;
+}
+
+const [quote, backslash, comma, openList, openObject] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
 
 function parsed(text: string): unknown {
   try {

@@ -55,6 +55,61 @@ describe("traffic", () => {
     expect(perSecond).toEqual(Array(10).fill(2));
   });
 
+  it("of long times that come more often than they are kept apart is put together, and none is lost", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.nat(dayMs), fc.nat(2 * hourMs), fc.nat(10_000)), { minLength: 1, maxLength: 40 }),
+        (reports) => {
+          const traffic = new Traffic(100);
+          for (const [lengthMs, agoMs, count] of reports) {
+            const toMs = startMs + 2 * dayMs - agoMs;
+            traffic.add("a/b", toMs - lengthMs, toMs, { ...none, refused: count });
+          }
+          const points = traffic.points("a/b", "minute", 0, startMs + 3 * dayMs);
+          const all = reports.reduce((sum, [, , count]) => sum + count, 0);
+          expect(points.reduce((sum, { refused }) => sum + refused, 0)).toBe(all);
+          const first = Math.min(...reports.map(([lengthMs, agoMs]) => startMs + 2 * dayMs - agoMs - lengthMs));
+          for (const { atMs } of points) expect(atMs).toBeGreaterThan(first - minuteMs);
+        },
+      ),
+    );
+  });
+
+  it("is added up as its points are, whatever the time that is asked for", () => {
+    const moment = fc.integer({ min: 0, max: 3 * dayMs });
+    const report = fc.tuple(moment, fc.oneof(fc.nat(5_000), fc.nat(dayMs)), fc.nat(5_000));
+    fc.assert(
+      fc.property(fc.array(report, { maxLength: 20 }), moment, moment, (reports, fromMs, untilMs) => {
+        const traffic = new Traffic(100);
+        for (const [atMs, lengthMs, count] of reports) {
+          traffic.add("a/b", startMs + atMs, startMs + atMs + lengthMs, { ...none, delayed: count });
+        }
+        for (const step of ["second", "minute"] as const) {
+          const points = traffic.points("a/b", step, startMs + fromMs, startMs + untilMs);
+          const sum = points.reduce((total, { delayed }) => total + delayed, 0);
+          expect(traffic.sum("a/b", step, startMs + fromMs, startMs + untilMs)).toEqual({ ...none, delayed: sum });
+        }
+      }),
+    );
+  });
+
+  it("of a long time is forgotten, and gives way, as all other", () => {
+    const traffic = new Traffic(4);
+    traffic.add("a/b", startMs, startMs + 2 * hourMs, { ...none, admitted: 7_200 });
+    const kept = (atMs: number) => {
+      traffic.forget(atMs);
+      return (["second", "minute"] as const).map((step) => traffic.sum("a/b", step, startMs, atMs).admitted);
+    };
+    expect(kept(startMs + 2 * hourMs)).toEqual([3_600, 7_200]);
+    expect(kept(startMs + 4 * hourMs)).toEqual([0, 7_200]);
+    expect(kept(startMs + 2 * dayMs)).toEqual([0, 0]);
+    expect(traffic.names("")).toEqual([]);
+    for (const name of ["a/1", "a/2", "a/3"]) traffic.add(name, startMs, startMs + hourMs, { ...none, admitted: 60 });
+    expect(traffic.names("").sort()).toEqual(["a/2", "a/3"]);
+    expect(traffic.isComplete("minute", startMs + hourMs - 1)).toBe(false);
+    expect(traffic.isComplete("minute", startMs + hourMs)).toBe(true);
+  });
+
   it("is forgotten after an hour by second, and after a day by minute", () => {
     const traffic = new Traffic(100);
     traffic.add("a/b", startMs, startMs + 500, one);
