@@ -17,7 +17,14 @@ import { currentState } from "../snapshot/current.ts";
 import { policyOfClient } from "./client-plan.ts";
 import { pricedPolicy } from "./costs.ts";
 import { readFormBody } from "./form-value.ts";
-import { type Readings, rawKeyValues, readKeyValues, readPlan } from "./key-values.ts";
+import {
+  type Readings,
+  rawKeyValues,
+  readFormBodyOnce,
+  readHeaderOnce,
+  readKeyValues,
+  readPlan,
+} from "./key-values.ts";
 import { readHeader } from "./request-headers.ts";
 
 /**
@@ -59,7 +66,10 @@ export function readApplicability(
 ): Applicability {
   const before = applicabilityToAddress(policy, addressFor(policy));
   if (before !== "applies") return before;
-  if (policy.policy.readsForm) readFormBody();
+  if (policy.policy.readsForm) {
+    if (readings === undefined) readFormBody();
+    else readFormBodyOnce(readings);
+  }
   const keyValues = readKeyValues(policy.policy, readings);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
@@ -70,7 +80,7 @@ export function readApplicability(
   applied.keyValues = keyValues;
   const { costSource } = policy.policy;
   if (costSource !== undefined && !policy.policy.deferred) {
-    const stated = statedCost(costSource);
+    const stated = statedCost(costSource, readings);
     const cost = stated === false ? undefined : costFrom(stated, costSource);
     if (cost === undefined) return "cost-invalid";
     applied.policy = pricedPolicy(applied.policy, cost);
@@ -142,8 +152,8 @@ function enforcedBans({ policy, bans }: CompiledPolicy): PolicyBans | undefined 
 }
 
 /** @returns false if the header has several lines, as servers may read different ones as the cost */
-function statedCost({ from, name }: CostSource): Reading {
-  if (from === "header") return readHeader(name);
+function statedCost({ from, name }: CostSource, readings: Readings | undefined): Reading {
+  if (from === "header") return readings === undefined ? readHeader(name) : readHeaderOnce(readings, name);
   return ngx.var["content_length"] ?? (hasNoBody() ? "0" : undefined);
 }
 

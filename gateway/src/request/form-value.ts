@@ -24,9 +24,35 @@ export function formValue(name: string): Reading {
   const form = currentForm();
   const query = requestArguments();
   if (form === false || query === false) return false;
-  const isRead = form !== undefined && isBounded();
-  const body = isRead ? ngx.req.get_body_data() : mayHaveBody() ? undefined : "";
-  return fieldValue(body, query, ngx.var["http_cookie"] ?? "", name, form ?? "utf-8", readUsual);
+  return fieldValue(bodyOf(form), query, ngx.var["http_cookie"] ?? "", name, form ?? "utf-8", readUsual);
+}
+
+type Charset = Exclude<FormReading, undefined | false>;
+
+/** What servers take fields from. */
+export interface Fields {
+  readonly body: string | undefined;
+  readonly query: string;
+  readonly cookies: string;
+  readonly charset: Charset;
+}
+
+/** Reads what `formValue` reads, for a request of which many fields are read. @returns false: servers differ on all fields */
+export function readFields(): Fields | false {
+  const form = currentForm();
+  const query = requestArguments();
+  if (form === false || query === false) return false;
+  return { body: bodyOf(form), query, cookies: ngx.var["http_cookie"] ?? "", charset: form ?? "utf-8" };
+}
+
+/** Returns what `formValue` returns. */
+export function valueAmong({ body, query, cookies, charset }: Fields, name: string): Reading {
+  return fieldValue(body, query, cookies, name, charset, readUsual);
+}
+
+function bodyOf(form: Charset | undefined): string | undefined {
+  if (form !== undefined && isBounded()) return ngx.req.get_body_data();
+  return mayHaveBody() ? undefined : "";
 }
 
 function currentForm(): FormReading {

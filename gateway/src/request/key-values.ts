@@ -13,8 +13,17 @@ import { withoutParameters } from "../../../limiter/src/match/request-path.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { hasAmbiguousHost } from "./ambiguous-target.ts";
 import { requestArguments } from "./arguments.ts";
-import { formValue } from "./form-value.ts";
-import { hasAny, headerLines, readHeader } from "./request-headers.ts";
+import { type Fields, formValue, readFields, readFormBody, valueAmong } from "./form-value.ts";
+import {
+  type AllHeaders,
+  hasAny,
+  headerLines,
+  isOfNginx,
+  linesAmong,
+  readAllHeaders,
+  readHeader,
+  variableAmong,
+} from "./request-headers.ts";
 import { readUsual } from "./usual-text.ts";
 
 /**
@@ -29,11 +38,18 @@ export interface Readings {
   readonly known: LuaTable<string, string | boolean | undefined>;
   /** By header. */
   readonly lines: LuaTable<string, readonly string[] | undefined>;
+  /** How many headers may still be looked for one by one. */
+  headersLeft: number;
+  all: AllHeaders | undefined;
+  bodyIsRead: boolean;
+  fields: Fields | false | undefined;
   bytesLeft: number;
 }
 
 /** So many policies read the request each by itself: this costs less than to remember what they read. */
 const mostByThemselves = 8;
+/** So many headers are looked for one by one: most requests are asked for fewer, and this costs less than to read all. */
+const mostHeaders = 8;
 /** The most that the others search for names, and read of long values: a form of 64 KB for 8 names. */
 const mostBytes = 524_288;
 /** Values that are longer are hashed. */
@@ -46,7 +62,15 @@ let lastClaims: unknown;
 /** @returns undefined: the policies are few */
 export function readingsFor(policies: number): Readings | undefined {
   return policies > mostByThemselves
-    ? { known: new LuaTable(), lines: new LuaTable(), bytesLeft: mostBytes }
+    ? {
+        known: new LuaTable(),
+        lines: new LuaTable(),
+        headersLeft: mostHeaders,
+        all: undefined,
+        bodyIsRead: false,
+        fields: undefined,
+        bytesLeft: mostBytes,
+      }
     : undefined;
 }
 
@@ -89,12 +113,40 @@ export function hasHeaderOnce(
   name: string,
   values: Readonly<Record<string, boolean>>,
 ): boolean {
-  let lines = readings.lines.get(name);
-  if (lines === undefined) {
-    lines = headerLines(name);
-    readings.lines.set(name, lines);
-  }
-  return hasAny(lines, values);
+  return hasAny(linesOnce(readings, name), values);
+}
+
+/** Returns what readHeader returns, and reads each header once. */
+export function readHeaderOnce(readings: Readings, name: string): Reading {
+  const lines = linesOnce(readings, name);
+  return lines[1] === undefined ? lines[0] : false;
+}
+
+/** Does what readFormBody does, once. Yields. */
+export function readFormBodyOnce(readings: Readings): void {
+  if (readings.bodyIsRead) return;
+  readFormBody();
+  readings.bodyIsRead = true;
+}
+
+function linesOnce(readings: Readings, name: string): readonly string[] {
+  const known = readings.lines.get(name);
+  if (known !== undefined) return known;
+  const lines = isReadAlone(readings, name) ? headerLines(name) : linesAmong(allOnce(readings), name);
+  readings.lines.set(name, lines);
+  return lines;
+}
+
+/** A thousand policies may each look for a header of their own, among a thousand lines. */
+function isReadAlone(readings: Readings, name: string): boolean {
+  if (isOfNginx(name)) return true;
+  readings.headersLeft -= 1;
+  return readings.headersLeft >= 0;
+}
+
+function allOnce(readings: Readings): AllHeaders {
+  readings.all ??= readAllHeaders();
+  return readings.all;
 }
 
 /** Reads each part once, and no more in all than a bound: a thousand policies may each look for a field of their own in a form. */
@@ -103,8 +155,8 @@ function readOnce(part: KeyPart, readings: Readings): Reading {
   const text = keyPartText(part);
   let value = readings.known.get(text);
   if (value === undefined) {
-    readings.bytesLeft -= searchedBytes(part.source);
-    value = readings.bytesLeft < 0 ? false : (readPart(part) ?? true);
+    if (readings.bytesLeft >= 0) readings.bytesLeft -= searchedBytes(part, readings);
+    value = readings.bytesLeft < 0 ? false : (readPartOnce(part, readings) ?? true);
     readings.known.set(text, value);
   }
   if (value === true) return undefined;
@@ -114,14 +166,47 @@ function readOnce(part: KeyPart, readings: Readings): Reading {
 }
 
 /** Returns in how many bytes a name is searched for. */
-function searchedBytes(source: KeyPart["source"]): number {
-  if (source === "query") return (ngx.var["args"] ?? "").length;
-  if (source === "form") {
-    const others = (ngx.var["args"] ?? "").length + (ngx.var["http_cookie"] ?? "").length;
-    return (tonumber(ngx.var["content_length"]) ?? 0) + others;
+function searchedBytes(part: KeyPart, readings: Readings): number {
+  const { source } = part;
+  if (source === "query") return lengthOf("args");
+  if (source === "form") return (tonumber(ngx.var["content_length"]) ?? 0) + lengthOf("args") + lengthOf("http_cookie");
+  if (source === "cookie") return lengthOf("http_cookie");
+  if (source === "jwt") {
+    const authorization = readHeaderOnce(readings, "authorization");
+    return authorization === undefined || authorization === false ? 0 : authorization.length;
   }
-  if (source === "cookie") return (ngx.var["http_cookie"] ?? "").length;
-  return source === "jwt" ? (ngx.var["http_authorization"] ?? "").length : 0;
+  if (source !== "var") return 0;
+  const name = part.name.toLowerCase();
+  if (name.startsWith("arg_")) return lengthOf("args");
+  return name.startsWith("cookie_") ? lengthOf("http_cookie") : 0;
+}
+
+function lengthOf(variable: string): number {
+  return (ngx.var[variable] ?? "").length;
+}
+
+/** Returns what readPart returns, and looks for nothing twice. */
+function readPartOnce(part: KeyPart, readings: Readings): Reading {
+  const { source } = part;
+  if (source === "header") {
+    const value = readHeaderOnce(readings, part.name);
+    return single(part.name === "authorization" ? credentialOf(value) : value);
+  }
+  if (source === "jwt") return claimOf(readHeaderOnce(readings, "authorization"), part.name);
+  if (source === "form") {
+    readings.fields ??= readFields();
+    return readings.fields === false ? false : single(valueAmong(readings.fields, part.name));
+  }
+  if (source === "var") {
+    const name = part.name.toLowerCase();
+    const [header] = string.gsub(name.slice(5), "_", "-");
+    if (name.startsWith("http_") && !isOfNginx(header)) return variableOnce(readings, part.name, header);
+  }
+  return readPart(part);
+}
+
+function variableOnce(readings: Readings, variable: string, header: string): Reading {
+  return isReadAlone(readings, header) ? ngx.var[variable] : variableAmong(allOnce(readings), header);
 }
 
 /** Not a switch, which the compiler to Lua turns into a loop that LuaJIT tries to trace on its own. */
@@ -129,7 +214,8 @@ function readPart(part: KeyPart): Reading {
   const { source } = part;
   // The peer's address as nginx sees it, after the realip module if the operator configured it. No header is trusted here.
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
-  if (source === "header") return single(part.name === "authorization" ? readAuthorization() : readHeader(part.name));
+  if (source === "header")
+    return single(part.name === "authorization" ? credentialOf(readHeader("authorization")) : readHeader(part.name));
   if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name));
   if (source === "query") return single(readArgument(part.name));
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
@@ -156,8 +242,7 @@ function readArgument(name: string): Reading {
   return query === false ? false : argumentValue(query, name, readUsual);
 }
 
-function readAuthorization(): Reading {
-  const authorization = readHeader("authorization");
+function credentialOf(authorization: Reading): Reading {
   return authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
 }
 

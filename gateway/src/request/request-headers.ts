@@ -56,10 +56,11 @@ export function readHeader(this: void, name: string): Reading {
   if (value === undefined) return undefined;
   if (joinsLines && string.find(value, ", ", 1, true)[0] === undefined) return withoutBlanks(value);
   const count = countLines();
+  const dashed = withDashes(name);
   let found: Line | undefined;
   for (let i = 0; i < count; i++) {
     const line = lines.get(i);
-    if (!isNamed(line, name)) continue;
+    if (!isNamed(line, dashed)) continue;
     if (found !== undefined) return false;
     found = line;
   }
@@ -87,11 +88,62 @@ export function headerLines(this: void, name: string): readonly string[] {
   if (value !== false) return value === undefined ? [] : [value];
   const values: string[] = [];
   const count = countLines();
+  const dashed = withDashes(name);
   for (let i = 0; i < count; i++) {
     const line = lines.get(i);
-    if (isNamed(line, name)) values.push(lineValue(line));
+    if (isNamed(line, dashed)) values.push(lineValue(line));
   }
   return values;
+}
+
+/** The values of all lines as they came, by header name, with "-" for "_". */
+export type AllHeaders = LuaTable<string, string[] | undefined>;
+
+/** For a request of which many headers are read: to look for one costs as much as there are lines. */
+export function readAllHeaders(this: void): AllHeaders {
+  const all: AllHeaders = new LuaTable();
+  const count = countLines();
+  for (let i = 0; i < count; i++) {
+    const { key, value } = lines.get(i);
+    const name = withDashes(ffi.string(key.data, key.len));
+    const text = ffi.string(value.data, value.len);
+    const values = all.get(name);
+    if (values === undefined) all.set(name, [text]);
+    else values.push(text);
+  }
+  return all;
+}
+
+const noLines: readonly string[] = [];
+
+/** Returns what headerLines returns. */
+export function linesAmong(this: void, all: AllHeaders, name: string): readonly string[] {
+  const lines = all.get(withDashes(name));
+  if (lines === undefined) return noLines;
+  const values: string[] = [];
+  for (const line of lines) values.push(withoutBlanks(line));
+  return values;
+}
+
+/** nginx makes these itself, of a line of the request or of what HTTP/2 has instead of one, and finds them at once. */
+const ofNginx: Readonly<Record<string, boolean>> = {
+  host: true,
+  cookie: true,
+  referer: true,
+  via: true,
+  "user-agent": true,
+  "x-forwarded-for": true,
+};
+
+export function isOfNginx(this: void, name: string): boolean {
+  return ofNginx[name] === true;
+}
+
+/** Returns the value of nginx's variable of a header that is not of nginx. */
+export function variableAmong(this: void, all: AllHeaders, name: string): string | undefined {
+  const lines = all.get(withDashes(name));
+  if (lines === undefined) return undefined;
+  return joinsLines ? lines.join(", ") : lines[0];
 }
 
 /** Fills `lines`. @returns the number of lines */
@@ -107,11 +159,13 @@ function countLines(): number {
   return filled === 0 ? count : 0;
 }
 
-/** nginx treats "_" like "-", if it accepts such names at all, and so do services that follow the rules of CGI. */
-function isNamed({ key }: Line, name: string): boolean {
-  if (key.len !== name.length) return false;
-  const written = ffi.string(key.data, key.len);
-  return written === name || withDashes(written) === withDashes(name);
+/**
+ * nginx treats "_" like "-", if it accepts such names at all, and so do services that follow the rules of CGI.
+ *
+ * @param dashed with "-" for "_"
+ */
+function isNamed({ key }: Line, dashed: string): boolean {
+  return key.len === dashed.length && withDashes(ffi.string(key.data, key.len)) === dashed;
 }
 
 function withDashes(name: string): string {
