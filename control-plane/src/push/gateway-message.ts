@@ -22,9 +22,9 @@ const mostPoliciesReported = 500;
 const mostKeysReported = 1_000;
 /**
  * The most lists, objects and commas of a message, of which each makes a value. Reports of traffic have the most: a gateway sends 9,000 at
- * most. A megabyte has room for hundreds of thousands, which would be read for a tenth of a second.
+ * most, and may refuse a snapshot for thousands of problems. A megabyte has room for hundreds of thousands, which would be read for a tenth of a second.
  */
-const mostMarks = 12_000;
+const mostMarks = 24_000;
 /** More than a key may have. */
 const mostKeyParts = 16;
 const mostPartCharacters = 300;

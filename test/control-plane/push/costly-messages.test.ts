@@ -61,8 +61,8 @@ const messages: [string, (nowMs: number, round: number) => object][] = [
   ["activity with traffic of an hour", traffic(3_600)],
   ["activity with traffic of a minute", traffic(59)],
   ["activity with traffic of a second", traffic(1)],
-  ["activity with many lists of keys", keys(780, 1)],
-  ["activity with long lists of keys", keys(5, 1_000)],
+  ["activity with many lists of keys", keys(1_000, 6)],
+  ["activity with long lists of keys", keys(11, 1_000)],
   [
     "hello",
     () => ({
@@ -77,7 +77,7 @@ const messages: [string, (nowMs: number, round: number) => object][] = [
   ["applied", () => ({ type: "applied", epoch: "e", revision: 1 })],
   ["held", () => ({ type: "held", epoch: "e", revision: 1 })],
   ["resync", (_, round) => ({ type: "resync", epoch: "e", revision: round })],
-  ["refused", () => ({ type: "refused", epoch: "e", revision: 1, problems: many(2_900, () => problem) })],
+  ["refused", () => ({ type: "refused", epoch: "e", revision: 1, problems: many(5_900, () => problem) })],
   ["consumers", () => ({ type: "consumers", ...heldConsumers })],
   ["status", () => ({ type: "status", counters: namedNumbers(32), errors: namedNumbers(32) })],
   [
@@ -98,8 +98,8 @@ const understood: Record<string, string> = {
   "a long text": withMore(applied, `"x":"${"x".repeat(room)}"`),
   "a text of what ends none": withMore(applied, `"x":"${'\\"'.repeat(room / 2)}"`),
   "a text of what is between values": withMore(applied, `"x":"${",[{".repeat(room / 3)}"`),
-  "as many fields as may be": withMore(applied, many(11_997, (i) => `"${i.toString(36)}":0`).join()),
-  "as many objects as may be": withMore(applied, `"x":[${many(5_990, (i) => `{"${i.toString(36)}":0}`).join()}]`),
+  "as many fields as may be": withMore(applied, many(23_997, (i) => `"${i.toString(36)}":0`).join()),
+  "as many objects as may be": withMore(applied, `"x":[${many(11_990, (i) => `{"${i.toString(36)}":0}`).join()}]`),
 };
 const refused: Record<string, string> = {
   fields: withMore(

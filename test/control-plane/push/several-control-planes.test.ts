@@ -11,6 +11,7 @@ import type { Position } from "../../../control-plane/src/storage/epoch.ts";
 import { ask, signInByToken } from "../../fixtures/clients/signed-in.ts";
 import { openPushSocket } from "../../fixtures/clients/simulated-gateway.ts";
 import { rightsOf } from "../../fixtures/documents/documented-rights.ts";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   onePerSecond,
   perSecond,
@@ -394,5 +395,37 @@ describe("a gateway token that another control plane replaces", () => {
     expect(await gateway.closed).toBe(1008);
     expect(performance.now() - beganAtMs).toBeLessThan(15_000);
     expect(renewed.readyState).toBe(renewed.OPEN);
+  });
+});
+
+describe("traffic of a day that gateways report to one control plane", () => {
+  const none = { refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+
+  it("does not make the others stand that it is relayed to", async () => {
+    const common = { SLUICE_DATABASE_URL: await server.createDatabase() };
+    const here = await startControlPlane(common);
+    const there = await startMeasuredProcess(common);
+    const gateway = await connectGateway(here, "g1");
+    const report = (app: string, lengthMs: number) => {
+      const nowMs = Date.now();
+      const policies = Array.from({ length: 500 }, (_, i) => {
+        return { app, policy: `p${i}`, fromMs: nowMs - lengthMs, allowed: 100_000, ...none };
+      });
+      gateway.say({ type: "activity", nowMs, workers: [{ toMs: nowMs, policies, keys: [] }] });
+    };
+    const admitted = async () => {
+      const { body } = await send(there.url, "GET", "/apps/default/traffic", {});
+      return body.points.reduce((sum: number, point: { admitted: number }) => sum + point.admitted, 0);
+    };
+    const turnsMs: number[] = [];
+    for (let round = 1; round <= 4; round++) {
+      await there.longestTurnMs();
+      for (let i = 0; i < 8; i++) report(`a${i}`, 86_400_000);
+      report("default", 0);
+      // What came before it has been taken over, too.
+      await untilPasses(async () => expect(await admitted()).toBe(round * 500 * 100_000));
+      turnsMs.push(await there.longestTurnMs());
+    }
+    expect(Math.min(...turnsMs)).toBeLessThan(20);
   });
 });
