@@ -14,7 +14,7 @@ export const tooManyValues = `there are more than ${maxValues} values in it`;
 
 /** Of a body with many documents, each of which is bounded as the body of one is. */
 export const maxManyBytes = 64 * 1024 * 1024;
-/** The most bytes of such bodies that the process holds at once. */
+/** The most bytes that large bodies take in memory at once. */
 export const maxManyBytesHeld = 2 * maxManyBytes;
-/** The most of them that hold policies of one app: one body of the largest size. */
+/** The most of them that those of one app take: one body of the largest size. */
 export const maxManyBytesHeldByApp = maxManyBytes;

@@ -1,6 +1,8 @@
 // A fair queue for one shared worker: owners take turns, and the tokens of an owner take turns within it. When the queue is
 // full, whoever has the most items in it loses one, so that nobody fills it for others, however many tokens they make.
 
+import { whoGivesWay } from "../limits/who-gives-way.ts";
+
 export interface Waiter {
   /** See `ownerOf`. */
   readonly owner: string;
@@ -22,7 +24,7 @@ export class FairLine<Item> {
     const tokens = this.#owners.get(owner) ?? new Map<string, Item[]>();
     const queue = tokens.get(token) ?? [];
     if (queue.length >= mostOfToken) return item;
-    const out = this.#count >= mostOfAll ? this.#giveWay(tokens, queue) : undefined;
+    const out = this.#count >= mostOfAll ? this.#giveWay({ owner, token }) : undefined;
     if (this.#count >= mostOfAll) return item;
     queue.push(item);
     this.#owners.set(owner, tokens.set(token, queue));
@@ -46,31 +48,17 @@ export class FairLine<Item> {
     return item;
   }
 
-  /**
-   * Removes the last item of a token that has more items than the newcomer would have: of the owner with the most items, or of
-   * the newcomer's own.
-   * @returns the removed item, if there is one
-   */
-  #giveWay(own: Map<string, Item[]>, ownQueue: readonly Item[]): Item | undefined {
-    const largest = longest([...this.#owners.values()], sizeOf) as Map<string, Item[]>;
-    const tokens = sizeOf(largest) > sizeOf(own) + 1 ? largest : own;
-    const [token = "", queue = []] = longest([...tokens], ([, one]) => one.length) ?? [];
-    if (tokens === own && queue.length <= ownQueue.length + 1) return undefined;
+  /** @returns the removed item, the last one of its token; undefined if nobody has more than the newcomer would have */
+  #giveWay({ owner, token }: Waiter): Item | undefined {
+    const queues = [...this.#owners].flatMap(([app, tokens]) =>
+      [...tokens].map(([name, queue]) => ({ app, name, size: queue.length, queue, tokens })),
+    );
+    const most = whoGivesWay(queues, { app: owner, name: token, size: 1 });
+    if (most === undefined) return undefined;
     this.#count -= 1;
-    const item = queue.pop();
+    const item = most.queue.pop();
     // An empty line would get a turn, in which nobody is served.
-    if (queue.length === 0) tokens.delete(token);
+    if (most.queue.length === 0) most.tokens.delete(most.name);
     return item;
   }
-}
-
-function sizeOf<Item>(tokens: Map<string, Item[]>): number {
-  return [...tokens.values()].reduce((sum, { length }) => sum + length, 0);
-}
-
-function longest<One>(all: readonly One[], lengthOf: (one: One) => number): One | undefined {
-  return all.reduce<One | undefined>(
-    (most, one) => (most === undefined || lengthOf(one) > lengthOf(most) ? one : most),
-    undefined,
-  );
 }

@@ -3,9 +3,8 @@
 
 import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
-import { ApiError } from "../errors/api-error.ts";
-import { maxBodyBytes, maxManyBytes, maxManyBytesHeld, maxManyBytesHeldByApp } from "./bounds.ts";
-import type { Waiter } from "./fair-line.ts";
+import type { BodyKind, HeldBody } from "./bodies-held.ts";
+import { maxBodyBytes, maxManyBytes } from "./bounds.ts";
 import { type Piece, type Splitter, splitJsonLines, splitYamlDocuments } from "./split-documents.ts";
 import type { YamlThread } from "./yaml-thread.ts";
 import type { YamlText } from "./yaml-worker.ts";
@@ -17,67 +16,32 @@ export type ReadDocument =
 
 export type ManyFormat = "jsonl" | "yaml";
 
-/** The bytes that bodies under way hold in memory. A body that arrives slowly holds little, and is in nobody's way. */
-export class BytesHeld {
-  #all = 0;
-  readonly #byApp = new Map<string, number>();
-
-  /**
-   * @param app whose policies the body has: one app's bodies leave room for another's
-   * @returns what counts the bytes of one body, and forgets them when the body is not held any more
-   */
-  begin(app: string): { add(bytes: number): void; end(): void } {
-    let own = 0;
-    const count = (bytes: number) => {
-      own += bytes;
-      this.#all += bytes;
-      const ofApp = (this.#byApp.get(app) ?? 0) + bytes;
-      if (ofApp > 0) this.#byApp.set(app, ofApp);
-      else this.#byApp.delete(app);
-      return ofApp;
-    };
-    return {
-      add: (bytes) => {
-        const ofApp = count(bytes);
-        if (own > maxManyBytes) {
-          const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many policies. Nothing was stored.`;
-          throw new ApiError("body-too-large", detail);
-        }
-        if (ofApp <= maxManyBytesHeldByApp && this.#all <= maxManyBytesHeld) return;
-        const whose =
-          ofApp > maxManyBytesHeldByApp
-            ? `Other bodies with policies of the app "${app}"`
-            : "Other bodies with many policies";
-        const detail = `${whose} take the memory that there is for them. Nothing was stored.`;
-        throw new ApiError("bodies-busy", detail, {}, { "retry-after": "5" });
-      },
-      end: () => void count(-own),
-    };
-  }
-}
+/** For `BodiesHeld`. */
+export const manyDocuments: BodyKind = { what: "many documents", mostBytes: maxManyBytes, bytesForEach: 1 };
 
 export interface ManyBody {
   readonly stream: Readable;
   readonly format: ManyFormat;
   readonly yaml: YamlThread;
-  readonly waiter: Waiter;
   /** @throws ApiError with a clause */
   readonly parseJson: (text: string) => unknown;
-  readonly onBytes: (bytes: number) => void;
+  readonly held: HeldBody;
 }
 
-/** @returns the documents in their order, in lists. Rejects if the body breaks off, or as `onBytes` and `YamlThread` do. */
-export async function* readMany(body: ManyBody): AsyncGenerator<readonly ReadDocument[]> {
+/** @returns the documents in their order, in lists. Rejects if the body breaks off, or as `HeldBody` and `YamlThread` do. */
+export function readMany(body: ManyBody): AsyncGenerator<readonly ReadDocument[]> {
+  return body.held.untilGivenWay(readAll(body));
+}
+
+async function* readAll(body: ManyBody): AsyncGenerator<readonly ReadDocument[]> {
   const splitter = body.format === "yaml" ? splitYamlDocuments() : splitJsonLines();
   const read = body.format === "yaml" ? readYamlPieces : readJsonPieces;
   for await (const pieces of piecesOf(body, splitter)) yield* read(pieces, body);
 }
 
-async function* piecesOf({ stream, onBytes }: ManyBody, splitter: Splitter): AsyncGenerator<readonly Piece[]> {
-  // A body that is refused in the middle must not end the connection: its sender gets an answer.
-  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-    onBytes((chunk as Buffer).length);
-    const pieces = splitter.push(chunk as Buffer);
+async function* piecesOf({ stream, held }: ManyBody, splitter: Splitter): AsyncGenerator<readonly Piece[]> {
+  for await (const chunk of held.chunks(stream)) {
+    const pieces = splitter.push(chunk);
     if (pieces.length > 0) yield pieces;
     // Chunks may come faster than other requests get their turn.
     await setImmediate();
@@ -137,10 +101,10 @@ async function* readYamlPieces(pieces: readonly Piece[], body: ManyBody): AsyncG
   if (batch.length > 0) yield await readBatch(batch, body);
 }
 
-async function readBatch(pieces: readonly Piece[], { yaml, waiter }: ManyBody): Promise<ReadDocument[]> {
+async function readBatch(pieces: readonly Piece[], { yaml, held }: ManyBody): Promise<ReadDocument[]> {
   const read = pieces.map(textOf);
   const texts = read.filter((one): one is YamlText => "text" in one);
-  const readings = texts.length === 0 ? [] : await yaml.readEach(texts, waiter);
+  const readings = texts.length === 0 ? [] : await yaml.readEach(texts, held);
   const readingOf = new Map(texts.map((text, i) => [text, readings[i]]));
   return read.map((one): ReadDocument => {
     if (!("text" in one)) return one;

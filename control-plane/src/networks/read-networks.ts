@@ -1,13 +1,12 @@
 // Reads a list of networks as people and feeds write it: one network on each line, with comments.
 
-import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { addProblem, type Findings, maxProblems, problemCount } from "@sluice/limiter/document/problems.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { rangeOf } from "@sluice/limiter/key/address-ranges.ts";
 import { cidrRule, formatCidr, parseCidr } from "@sluice/limiter/key/cidr.ts";
 import { mostNetworksInList } from "@sluice/limiter/key/network-lists.ts";
-import { ApiError, type LocatedProblem } from "../errors/api-error.ts";
+import type { LocatedProblem } from "../errors/api-error.ts";
 import { rangesOf } from "./network-ranges.ts";
 
 /** The content of a list, ready to be stored. */
@@ -19,27 +18,8 @@ export interface NewNetworkList {
   readonly bytes: number;
 }
 
-/** A hundred thousand of the longest networks, and comments. */
-export const maxListBytes = 8 * 1024 * 1024;
-
 /** Lines that are read without a pause, which takes some 5 ms. */
 const linesAtOnce = 2_000;
-
-/** @throws ApiError body-too-large */
-export async function textOfBody(body: Readable): Promise<string> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  // The connection must stay open for the answer.
-  for await (const piece of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    bytes += piece.length;
-    if (bytes > maxListBytes) {
-      const detail = `The body is larger than ${maxListBytes / 1_048_576} MiB, the most for a list of networks. Nothing was stored.`;
-      throw new ApiError("body-too-large", detail);
-    }
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString();
-}
 
 /**
  * @param text a network on each line; what follows "#" or ";" is a comment

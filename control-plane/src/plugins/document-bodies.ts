@@ -2,14 +2,14 @@
 // there are two quotas, nobody can guess which was meant. Parsing on the main thread takes a few milliseconds at most. A route may
 // take many documents in one body instead, and reads them while they arrive.
 
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
+import { BodiesHeld, type BodyKind, type HeldBody, type Sender } from "../bodies/bodies-held.ts";
 import { maxManyBytes } from "../bodies/bounds.ts";
 import type { Waiter } from "../bodies/fair-line.ts";
 import { faultOfJson } from "../bodies/json-faults.ts";
-import { BytesHeld, type ManyFormat, type ReadDocument, readMany } from "../bodies/many-documents.ts";
-import { takeTurns } from "../bodies/turns.ts";
+import { type ManyFormat, type ReadDocument, readMany } from "../bodies/many-documents.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { type Caller, ownerOf } from "../rights/caller.ts";
@@ -21,20 +21,12 @@ export const linesTypes = ["application/jsonl", "application/x-ndjson"];
 
 export const manyTypes = [...linesTypes, "application/yaml"];
 
-/** A body of many documents, as the routes of `takeManyDocuments` get it. */
-export interface ManyDocuments {
-  /** Returns the documents in lists, in their order. Rejects if the body breaks off or is too large. */
-  read(): AsyncIterable<readonly ReadDocument[]>;
-  /** To be called when the documents are not held any more. */
-  release(): void;
-}
-
 declare module "fastify" {
   interface FastifyInstance {
-    /** Reads the body of a route of `takeManyDocuments`. */
-    manyDocuments(request: FastifyRequest): ManyDocuments;
-    /** Resolves when it is the caller's turn to compute for some milliseconds. */
-    nextTurn(): Promise<void>;
+    /** Counts a large body, before it is read. To be ended when nothing of it is in memory any more. @throws ApiError bodies-busy */
+    holdBody(request: FastifyRequest, kind: BodyKind): HeldBody;
+    /** Reads the body of a route of `takeManyDocuments`: documents in lists, in their order. Rejects if it breaks off, or as HeldBody does. */
+    readDocuments(request: FastifyRequest, held: HeldBody): AsyncIterable<readonly ReadDocument[]>;
   }
 }
 
@@ -43,7 +35,7 @@ export function takeManyDocuments(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser([...linesTypes, ...yamlTypes], async (request: FastifyRequest, stream: Readable) => {
     if (Number(request.headers["content-length"] ?? 0) > maxManyBytes) {
-      const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many policies. Nothing was stored.`;
+      const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many documents. Nothing was stored.`;
       throw new ApiError("body-too-large", detail);
     }
     const encoding = request.headers["content-encoding"] ?? "identity";
@@ -78,14 +70,13 @@ export default fp<{ yamlDeadlineMs: number }>(
       });
       return read;
     };
-    const nextTurn = takeTurns();
-    const held = new BytesHeld();
+    const bodies = new BodiesHeld();
     const yaml = new YamlThread(yamlDeadlineMs);
     app.addHook("onClose", () => yaml.stop());
-    app.decorate("nextTurn", takeTurns());
-    app.decorate("manyDocuments", (request: FastifyRequest) => {
-      const { app: named = "" } = (request.params ?? {}) as { app?: string };
-      const { add: onBytes, end: release } = held.begin(named);
+    app.decorate("holdBody", (request: FastifyRequest, kind: BodyKind) => bodies.begin(senderOf(request), kind));
+    app.decorate("readDocuments", (request: FastifyRequest, held: HeldBody) => {
+      // Fastify has no body if none was announced.
+      if (request.body === undefined) return Readable.from([]);
       const parseLine = (text: string) => {
         const fault = faultOfJson(text);
         if (fault !== undefined) throw new Error(fault);
@@ -93,9 +84,8 @@ export default fp<{ yamlDeadlineMs: number }>(
         if ("error" in read) throw new Error(clauseOf(text));
         return read.value;
       };
-      const waiter = waiterOf(callerOf(request));
-      const body = { stream: request.body as Readable, format: formatOf(request), yaml, waiter, onBytes };
-      return { read: () => readMany({ ...body, parseJson: parseLine }), release };
+      const body = { stream: request.body as Readable, format: formatOf(request), yaml, held };
+      return readMany({ ...body, parseJson: parseLine });
     });
     app.removeAllContentTypeParsers();
     app.addContentTypeParser(
@@ -103,7 +93,7 @@ export default fp<{ yamlDeadlineMs: number }>(
       { parseAs: "buffer" },
       async (request: FastifyRequest, bytes: Buffer) => {
         if (isNone(request, bytes)) return undefined;
-        if (bytes.length > largeBytes) await nextTurn();
+        if (bytes.length > largeBytes) await app.nextTurn(request);
         const text = decode(bytes);
         const fault = faultOfJson(text);
         if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
@@ -124,8 +114,13 @@ export default fp<{ yamlDeadlineMs: number }>(
       return yaml.read(decode(bytes), waiterOf(request.caller));
     });
   },
-  { name: "document-bodies", dependencies: ["error-responses", "authentication"] },
+  { name: "document-bodies", dependencies: ["error-responses", "authentication", "fair-turns"] },
 );
+
+function senderOf(request: FastifyRequest): Sender {
+  const { app: named = "" } = (request.params ?? {}) as { app?: string };
+  return { app: named, name: callerOf(request).who };
+}
 
 function waiterOf(caller: Caller): Waiter {
   return { owner: ownerOf(caller), token: caller.id };

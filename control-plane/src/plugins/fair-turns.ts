@@ -5,18 +5,31 @@ import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { FairSchedule } from "../http/fair-schedule.ts";
+import { pauses } from "../limits/pauses.ts";
 import { ownerOf } from "../rights/caller.ts";
 import { onBehalfOf } from "../storage/engines/turns.ts";
+
+declare module "fastify" {
+  interface FastifyInstance {
+    /** Resolves when the request may compute for some milliseconds more: it takes turns with those of other addresses. */
+    nextTurn(request: FastifyRequest): Promise<void>;
+    /** Returns what a request that computes for long calls between its steps: when it has computed for some milliseconds, it waits for its turn. */
+    pausesOf(request: FastifyRequest): () => Promise<void>;
+  }
+}
 
 export default fp(
   async (app) => {
     const schedule = new FairSchedule();
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
+    const nextTurn = ({ address }: FastifyRequest, goesOn = true) => schedule.turn(ipPrefix(address, 32, 64), goesOn);
+    app.decorate("nextTurn", nextTurn);
+    app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
     app.addHook("onRequest", async (request, reply) => {
       // Gateways come all at once after an outage, and each keeps its socket.
       if (request.routeOptions.config?.access === "gateway") return;
-      await schedule.turn(addressOf(request));
+      await nextTurn(request, false);
       turnOf.set(request, schedule.begun);
       // Nobody waits for the answer any more.
       if (request.raw.destroyed) reply.hijack();

@@ -1,6 +1,7 @@
 // Lets requests wait until every gateway has applied a revision, or a change of a consumer. However many requests wait, an event costs one look at the
 // gateways. Requests that need not wait any longer are answered a few at a time, so that other requests get their turn.
 
+import { whoGivesWay } from "../limits/who-gives-way.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { Applied } from "./fleet.ts";
 
@@ -86,23 +87,18 @@ export class AppliedWaits {
   }
 
   /**
-   * Makes room for one more waiting request. If all places are taken, the last request of the app with the most places gives
-   * way to an app that has fewer: nobody can take all places, however many tokens they make.
+   * Makes room for one more waiting request. If all places are taken, the last request of whoever has the most gives way to
+   * whoever has fewer.
    * @returns whether one more request of this token may wait
    */
   #makeRoom({ tokenId, app }: Asker): boolean {
     if (this.#waiting.filter(({ asker }) => asker.tokenId === tokenId).length >= mostOfToken) return false;
     if (this.#waiting.length < mostOfAll) return true;
-    const ofApps = new Map<string | undefined, Waiter[]>();
-    for (const waiter of this.#waiting) {
-      const ofApp = ofApps.get(waiter.asker.app);
-      if (ofApp === undefined) ofApps.set(waiter.asker.app, [waiter]);
-      else ofApp.push(waiter);
-    }
-    const most = [...ofApps.values()].reduce((one, other) => (other.length > one.length ? other : one));
-    const last = most.at(-1);
-    if (last === undefined || most.length <= (ofApps.get(app)?.length ?? 0) + 1) return false;
-    this.#end(last);
+    const takenBy = (asker: Asker) => ({ app: asker.app ?? "", name: asker.tokenId, size: 1 });
+    const taken = this.#waiting.map((waiter) => ({ ...takenBy(waiter.asker), waiter }));
+    const last = whoGivesWay(taken, takenBy({ tokenId, app }));
+    if (last === undefined) return false;
+    this.#end(last.waiter);
     return true;
   }
 

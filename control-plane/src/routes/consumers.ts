@@ -5,6 +5,8 @@ import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { addProblem, listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { HeldBody } from "../bodies/bodies-held.ts";
+import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
@@ -181,8 +183,6 @@ interface ManyConsumers {
 const flag = (description: string) =>
   ({ type: "boolean", default: false, description, "x-expected": "true or false" }) as const;
 
-/** Other requests get their turn after this time. */
-const turnMs = 8;
 /** How often an import says how far it is. */
 const progressEveryMs = 500;
 
@@ -218,25 +218,26 @@ async function importRoute(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const { app: name } = request.params;
       const { replace, allowEmpty, progress } = request.query;
-      const most = await readMostImported(app.database, name, app.totalBounds);
-      const body = app.manyDocuments(request);
+      const body = app.holdBody(request, manyDocuments);
       let answer: Readable | undefined;
       try {
-        const consumers = await readConsumers(app, request, body.read(), replace && allowEmpty, most);
+        const most = await readMostImported(app.database, name, app.totalBounds);
+        const read = app.readDocuments(request, body);
+        const consumers = await readConsumers(app, request, read, replace && allowEmpty, most);
         const origin = originOf(request);
         const underWay = await beginImport(app.database, origin, name, consumers, replace, app.totalBounds);
-        const work = storeConsumers(app, request, origin, underWay, consumers);
+        const work = storeConsumers(app, request, origin, underWay, consumers, body);
         if (progress) {
           reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
           // It is stored while the answer is read.
-          answer = Readable.from(linesOf(app, reply, request, work)).once("close", body.release);
+          answer = Readable.from(linesOf(app, reply, request, work)).once("close", () => body.end());
           return answer;
         }
         let last: Progress | undefined;
         for await (const one of work) last = one;
         return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)) };
       } finally {
-        if (answer === undefined) body.release();
+        if (answer === undefined) body.end();
       }
     },
   );
@@ -264,14 +265,13 @@ interface Progress extends ImportCounts {
 async function readConsumers(
   app: FastifyInstance,
   request: FastifyRequest<ManyConsumers>,
-  read: AsyncIterable<
-    readonly ({ readonly line: number } & ({ document: unknown } | { fault: { expected: string; got: string } }))[]
-  >,
+  read: AsyncIterable<readonly ReadDocument[]>,
   mayBeEmpty: boolean,
   most: number,
 ): Promise<Map<string, NamedTerms>> {
   const consumers = new Map<string, NamedTerms>();
   const errors = noFindings();
+  const pause = app.pausesOf(request);
   let isMalformed = false;
   let count = 0;
   const add = (line: number, problem: { path: string; expected: string; got: string }) => {
@@ -285,32 +285,25 @@ async function readConsumers(
     const detail = `${countOfErrors(found)} in the body, the first on line ${first?.line}.${more} Nothing was stored.`;
     return new ApiError(isMalformed ? "malformed-body" : "invalid-consumers", detail, { errors: listProblems(errors) });
   };
-  // Fastify has no body if none was announced.
-  if (request.body !== undefined) {
-    for await (const documents of read) {
-      await app.nextTurn();
-      let beganMs = performance.now();
-      for (const document of documents) {
-        const { line } = document;
-        count += 1;
-        if (count > most) throw tooMany(request.params.app, most, line);
-        if (problemCount(errors) >= maxProblems) throw refuse();
-        if ("fault" in document) {
-          isMalformed = true;
-          add(line, { path: "", ...document.fault });
-        } else {
-          const findings = noFindings();
-          const consumer = readNamedConsumer(document.document, findings);
-          for (const problem of listProblems(findings)) add(line, problem);
-          if (consumer === undefined) continue;
-          if (consumers.has(consumer.id)) {
-            add(line, { path: "id", expected: "an id that no line before has", got: describedId(consumer.id) });
-          } else consumers.set(consumer.id, consumer);
-        }
-        if (performance.now() - beganMs < turnMs) continue;
-        await app.nextTurn();
-        beganMs = performance.now();
+  for await (const documents of read) {
+    for (const document of documents) {
+      await pause();
+      const { line } = document;
+      count += 1;
+      if (count > most) throw tooMany(request.params.app, most, line);
+      if (problemCount(errors) >= maxProblems) throw refuse();
+      if ("fault" in document) {
+        isMalformed = true;
+        add(line, { path: "", ...document.fault });
+        continue;
       }
+      const findings = noFindings();
+      const consumer = readNamedConsumer(document.document, findings);
+      for (const problem of listProblems(findings)) add(line, problem);
+      if (consumer === undefined) continue;
+      if (consumers.has(consumer.id)) {
+        add(line, { path: "id", expected: "an id that no line before has", got: describedId(consumer.id) });
+      } else consumers.set(consumer.id, consumer);
     }
   }
   if (problemCount(errors) > 0) throw refuse();
@@ -343,6 +336,7 @@ async function* storeConsumers(
   origin: Origin,
   underWay: Import,
   consumers: ReadonlyMap<string, NamedTerms>,
+  body: HeldBody,
 ): AsyncGenerator<Progress> {
   const counts: ImportCounts = { created: 0, changed: 0, unchanged: 0, deleted: 0, position: 0 };
   const of = consumers.size;
@@ -356,6 +350,7 @@ async function* storeConsumers(
   try {
     // Those that go make room for those that come.
     for (let after: string | undefined = request.query.replace ? "" : undefined; after !== undefined; ) {
+      body.check();
       after = await deleteOthers(app.database, origin, underWay, after, (id) => consumers.has(id), counts);
       if (isDue()) yield { done, of, ...counts };
       await setImmediate();
@@ -364,6 +359,7 @@ async function* storeConsumers(
     for (const consumer of consumers.values()) {
       part.push(consumer);
       if (part.length < consumersAtOnce && done + part.length < of) continue;
+      body.check();
       await putSome(app.database, origin, underWay, part, counts);
       done += part.length;
       part = [];

@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
 import { callerOf, requireAccess, requireRight } from "../plugins/authentication.ts";
 import type { Caller } from "../rights/caller.ts";
 import { appParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
@@ -44,10 +45,8 @@ interface FleetState {
   readonly gateways: ReadonlyMap<string, GatewayState>;
 }
 
-interface Followed {
-  readonly owner: string;
-  /** The app of the token or the member; undefined: all apps, or several. */
-  readonly app: string | undefined;
+interface Followed extends Taken {
+  readonly stream: EventStream;
   tell(fleet: FleetState): void;
 }
 
@@ -104,12 +103,12 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const caller = callerOf(request);
       const asked = await askedOf(request, caller);
-      const owner = ownerOf(caller);
-      const ofApp = caller.roles.size === 1 ? [...caller.roles.keys()][0] : undefined;
-      makeRoom(owner, ofApp);
+      const [ofApp = ""] = caller.roles.size === 1 ? caller.roles.keys() : [];
+      const taken = { app: ofApp, name: ownerOf(caller), size: 1 };
+      makeRoom(taken);
       const stream = new EventStream(() => streams.delete(stream));
       const tell = follow(stream, request, asked);
-      streams.set(stream, { owner, app: ofApp, tell });
+      streams.set(stream, { ...taken, stream, tell });
       tell(readFleet());
       // It came while the others were ended: nobody would end it later.
       if (isStopping) stream.end();
@@ -126,13 +125,12 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   );
 
   /**
-   * If all streams are in use, the last one of the app that has the most ends for an app that has fewer: nobody takes all of them, however
-   * many tokens they make.
+   * If all streams are in use, the last one of whoever has the most ends for whoever has fewer.
    * @throws ApiError too-many-streams
    */
-  function makeRoom(owner: string, ofApp: string | undefined): void {
-    const own = [...streams.values()].filter((stream) => stream.owner === owner).length;
-    if (own < mostStreamsOfOwner && (streams.size < mostStreams || endOne(ofApp))) return;
+  function makeRoom(newcomer: Taken): void {
+    const own = [...streams.values()].filter(({ name }) => name === newcomer.name).length;
+    if (own < mostStreamsOfOwner && (streams.size < mostStreams || endOne(newcomer))) return;
     const detail =
       own < mostStreamsOfOwner
         ? `All ${mostStreams} streams of events are in use.`
@@ -141,11 +139,9 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   }
 
   /** @returns whether one has ended */
-  function endOne(ofApp: string | undefined): boolean {
-    const byApp = Map.groupBy(streams.entries(), ([, { app: one }]) => one);
-    const most = [...byApp.values()].reduce((one, other) => (other.length > one.length ? other : one));
-    const last = most.at(-1)?.[0];
-    if (last === undefined || most.length <= (byApp.get(ofApp)?.length ?? 0) + 1) return false;
+  function endOne(newcomer: Taken): boolean {
+    const last = whoGivesWay(streams.values(), newcomer)?.stream;
+    if (last === undefined) return false;
     streams.delete(last);
     last.end();
     return true;

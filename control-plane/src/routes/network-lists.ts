@@ -6,9 +6,10 @@ import { isName, nameRule } from "@sluice/limiter/document/policy-shape.ts";
 import { listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { BodyKind } from "../bodies/bodies-held.ts";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
 import { isKnown } from "../http/etags.ts";
-import { maxListBytes, readNetworks, textOfBody } from "../networks/read-networks.ts";
+import { readNetworks } from "../networks/read-networks.ts";
 import {
   afterParameter,
   appSegment,
@@ -108,13 +109,11 @@ export default async function networkListRoutes(app: FastifyInstance): Promise<v
   await app.register(putRoute);
 }
 
-/** Lists that are read at once, each of another app: each takes some 50 MB while it is, and a slow sender keeps its place for long. */
-const mostBodies = 2;
+/** A hundred thousand of the longest networks, and comments, which take some 50 MB until they are stored. */
+const listOfNetworks: BodyKind = { what: "a list of networks", mostBytes: 8 * 1_048_576, bytesForEach: 6 };
 
 /** Has a parser of its own for bodies. */
 async function putRoute(app: FastifyInstance): Promise<void> {
-  /** The apps whose lists are read. */
-  const reading = new Set<string>();
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(bodyTypes, async ({ headers }: FastifyRequest, stream: Readable) => {
     const encoding = headers["content-encoding"] ?? "identity";
@@ -141,7 +140,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       schema: {
         tags,
         summary: "Store a list of networks, whole, and push it",
-        description: `The body has a network or an address on each line, of IPv4 or IPv6, at most 100,000 and ${maxListBytes / 1_048_576} MiB. Empty lines, and what follows "#" or ";", are ignored. Policies, exemptions of apps and bans refer to the list as "@" and its name; those of other apps do if the list is of app default. It replaces the former list at once: no request is compared with a part of both.`,
+        description: `The body has a network or an address on each line, of IPv4 or IPv6, at most 100,000 and ${listOfNetworks.mostBytes / 1_048_576} MiB. Empty lines, and what follows "#" or ";", are ignored. Policies, exemptions of apps and bans refer to the list as "@" and its name; those of other apps do if the list is of app default. It replaces the former list at once: no request is compared with a part of both.`,
         params,
         querystring: querySchema(changeParameters),
         response: answers({ 200: "Change", 201: "Change" }, etagHeader),
@@ -151,17 +150,10 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       const { app: appName, networks: name } = request.params;
       if (!isName(name)) throw invalidRequest({ path: "name", expected: nameRule, got: describeValue(name) });
       const precondition = preconditionOf(request);
-      if (reading.has(appName) || reading.size >= mostBodies) {
-        reply.header("retry-after", "1");
-        const detail = reading.has(appName)
-          ? `Another list of the app "${appName}" is being read. Nothing was stored.`
-          : "Lists of other apps are being read. Nothing was stored.";
-        throw new ApiError("bodies-busy", detail);
-      }
-      reading.add(appName);
+      const body = app.holdBody(request, listOfNetworks);
       try {
         const findings = noFindings();
-        const text = request.body === undefined ? "" : await textOfBody(request.body as Readable);
+        const text = request.body === undefined ? "" : await body.text(request.body as Readable);
         const list = await readNetworks(text, findings);
         const count = problemCount(findings);
         if (count > 0) {
@@ -170,12 +162,13 @@ async function putRoute(app: FastifyInstance): Promise<void> {
           const detail = `${countOfErrors(count)} in the body.${more} Nothing was stored.`;
           throw new ApiError("invalid-networks", detail, { errors });
         }
+        body.stay();
         const put = { app: appName, name, list, precondition, total: app.totalBounds };
         const { revision, created } = await putNetworkList(app.database, originOf(request), put);
         reply.code(created ? 201 : 200).header("etag", etagOf(revision));
         return announceChange(app, reply, revision, request.query.wait);
       } finally {
-        reading.delete(appName);
+        body.end();
       }
     },
   );

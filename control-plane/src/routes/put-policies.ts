@@ -11,9 +11,11 @@ import {
 } from "@sluice/limiter/document/problems.ts";
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
 import { policySize } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
+import { pauses } from "../limits/pauses.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
 import { manyTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { validatePut } from "../policies/validate-policy.ts";
@@ -28,10 +30,9 @@ import {
 import { namedPolicySchema } from "../schemas/policy-schema.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import {
-  type KnownPolicy,
   type NewPolicy,
   putPolicies,
-  readKnown,
+  readPolicyBytes,
   readSurroundings,
   type Surroundings,
 } from "../storage/put-policies.ts";
@@ -44,8 +45,6 @@ interface ManyPolicies {
   Querystring: { wait?: string; prune: boolean; allowEmpty: boolean };
 }
 
-/** Other requests get their turn after this time. */
-const turnMs = 8;
 /** Names of policies are shorter. */
 const longestName = 100;
 
@@ -79,13 +78,12 @@ export default async function putPoliciesRoutes(
     async (request, reply) => {
       const { app: name } = request.params;
       const { prune, allowEmpty } = request.query;
-      const surroundings = await readSurroundings(app.database, name);
-      const known = await readKnown(app.database, name);
-      const body = app.manyDocuments(request);
+      const body = app.holdBody(request, manyDocuments);
       try {
-        const check = new Check(app, request, redisIsSet, surroundings, known);
-        // Fastify has no body if none was announced.
-        if (request.body !== undefined) for await (const documents of body.read()) await check.take(documents);
+        const surroundings = await readSurroundings(app.database, name);
+        const bytesBefore = await readPolicyBytes(app.database, name);
+        const check = new Check(app, request, redisIsSet, surroundings, bytesBefore);
+        for await (const documents of app.readDocuments(request, body)) await check.take(documents);
         check.end(prune && allowEmpty);
         // The body may have taken long to arrive. Whoever was disabled meanwhile changes nothing any more, and whoever ceased to be an
         // admin stores nothing that only admins may.
@@ -93,12 +91,12 @@ export default async function putPoliciesRoutes(
         request.caller = await app.identifyAgain(request);
         requireAccess(request.caller, "write", name);
         const isSameCaller = isAdmin === request.caller.isAdmin;
+        body.stay();
         const result = await putPolicies(app.database, originOf(request), {
           app: name,
           policies: isSameCaller ? check.policies : await check.again(surroundings),
           validatedWith: surroundings,
           validateAgain: (now) => check.again(now),
-          known,
           prune,
           precondition: preconditionOf(request),
           total: app.totalBounds,
@@ -107,25 +105,22 @@ export default async function putPoliciesRoutes(
         reply.header("etag", etagOf(revision));
         return { ...(await announceChange(app, reply, revision, request.query.wait)), ...counts, ...check.warned() };
       } finally {
-        body.release();
+        body.end();
       }
     },
   );
 }
-
-type Read = { readonly line: number } & (
-  | { readonly document: unknown }
-  | { readonly fault: { readonly expected: string; readonly got: string } }
-);
 
 /** Validates documents one by one, and keeps what is to be stored, or what is wrong. */
 class Check {
   readonly policies = new Map<string, NewPolicy>();
   readonly #app: FastifyInstance;
   readonly #request: FastifyRequest;
+  readonly #pause: () => Promise<void>;
   readonly #redisIsSet: boolean;
   readonly #surroundings: Surroundings;
-  readonly #known: ReadonlyMap<string, KnownPolicy>;
+  /** By the names of the stored policies. */
+  readonly #bytesBefore: ReadonlyMap<string, number>;
   readonly #mostPolicies: number;
   readonly #errors = noFindings();
   readonly #warnings = noFindings();
@@ -139,28 +134,25 @@ class Check {
     request: FastifyRequest,
     redisIsSet: boolean,
     surroundings: Surroundings,
-    known: ReadonlyMap<string, KnownPolicy>,
+    bytesBefore: ReadonlyMap<string, number>,
   ) {
     this.#app = app;
     this.#request = request;
+    this.#pause = app.pausesOf(request);
     this.#redisIsSet = redisIsSet;
     this.#surroundings = surroundings;
-    this.#known = known;
+    this.#bytesBefore = bytesBefore;
     const { name, bounds } = surroundings.owner;
-    this.#mostPolicies = Math.max(boundsOf(name, bounds, app.totalBounds).policies, known.size);
+    this.#mostPolicies = Math.max(boundsOf(name, bounds, app.totalBounds).policies, bytesBefore.size);
   }
 
   /** @throws ApiError bound-exceeded if there are more documents than the app may have policies */
-  async take(documents: readonly Read[]): Promise<void> {
-    await this.#app.nextTurn();
-    let beganMs = performance.now();
+  async take(documents: readonly ReadDocument[]): Promise<void> {
     for (const document of documents) {
+      await this.#pause();
       this.#documents += 1;
       if (this.#documents > this.#mostPolicies) throw this.#tooMany(document.line);
       this.#takeOne(document);
-      if (performance.now() - beganMs < turnMs) continue;
-      await this.#app.nextTurn();
-      beganMs = performance.now();
     }
   }
 
@@ -182,13 +174,12 @@ class Check {
 
   /** Validates what was valid before the app's realm or its templates changed. @throws ApiError invalid-policy */
   async again(surroundings: Surroundings): Promise<ReadonlyMap<string, NewPolicy>> {
-    const check = new Check(this.#app, this.#request, this.#redisIsSet, surroundings, this.#known);
-    let beganMs = performance.now();
+    const check = new Check(this.#app, this.#request, this.#redisIsSet, surroundings, this.#bytesBefore);
+    // The transaction keeps others waiting, so it does not wait for turns.
+    const pause = pauses(setImmediate);
     for (const [name, { document }] of this.policies) {
       check.#takeOne({ line: this.#lines.get(name) ?? 0, document: JSON.parse(document) });
-      if (performance.now() - beganMs < turnMs) continue;
-      await setImmediate();
-      beganMs = performance.now();
+      await pause();
     }
     check.end(true);
     return check.policies;
@@ -199,7 +190,7 @@ class Check {
     return problemCount(this.#warnings) === 0 ? {} : { warnings: listProblems(this.#warnings) };
   }
 
-  #takeOne(read: Read): void {
+  #takeOne(read: ReadDocument): void {
     const { line } = read;
     if ("fault" in read) {
       this.#isMalformed = true;
@@ -216,7 +207,7 @@ class Check {
       problems.unshift({ path: "name", expected: "the name of the policy", got: "nothing" });
     }
     const size = problems.length === 0 ? policySize(validation.resolved) : { bytes: 0, steps: 0 };
-    const bytesBefore = this.#known.get(policy ?? "")?.bytes ?? 0;
+    const bytesBefore = this.#bytesBefore.get(policy ?? "") ?? 0;
     if (size.bytes > Math.max(mostDocumentBytes, bytesBefore)) {
       const expected = `a document of at most ${mostDocumentBytes} bytes`;
       problems.push({ path: "", expected, got: `${size.bytes} bytes` });

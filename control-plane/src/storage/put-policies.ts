@@ -34,18 +34,10 @@ export interface PutMany {
   readonly validatedWith: Surroundings;
   /** Called if that has changed meanwhile. @throws what validation throws */
   validateAgain(surroundings: Surroundings): Promise<ReadonlyMap<string, NewPolicy>>;
-  /** The stored policies as they were a moment ago, which saves reading them again. */
-  readonly known: ReadonlyMap<string, KnownPolicy>;
   /** Whether policies that are not among these are deleted. */
   readonly prune: boolean;
   readonly precondition: Precondition;
   readonly total: TotalBounds;
-}
-
-export interface KnownPolicy {
-  readonly revision: number;
-  readonly document: string;
-  readonly bytes: number;
 }
 
 export interface PutManyResult {
@@ -66,26 +58,9 @@ export async function readSurroundings(database: Database | Transaction<Tables>,
   return { owner: await getApp(database, app), templates: await readTemplates(database, app) };
 }
 
-/** Reads the app's policies, in pages, for `PutMany`. */
-export async function readKnown(database: Database, app: string): Promise<Map<string, KnownPolicy>> {
-  const known = new Map<string, KnownPolicy>();
-  for (let after = ""; ; ) {
-    const page = await database
-      .selectFrom("policies")
-      .select(["name", "revision", "document", "bytes"])
-      .where("app", "=", app)
-      .where("name", ">", after)
-      .orderBy("name")
-      .limit(rowsRead)
-      .execute();
-    for (const { name, revision, document, bytes } of page) {
-      known.set(name, { revision: Number(revision), document, bytes: Number(bytes) });
-    }
-    const end = page.at(-1);
-    if (end === undefined || page.length < rowsRead) return known;
-    after = end.name;
-    await setImmediate();
-  }
+/** Reads how large the app's policies are, by their names. */
+export async function readPolicyBytes(database: Database, app: string): Promise<Map<string, number>> {
+  return new Map([...(await readRows(database, app))].map(([name, { bytes }]) => [name, bytes]));
 }
 
 /** @throws ApiError app-not-found, bound-exceeded, or what the precondition or `validateAgain` throws */
@@ -115,10 +90,10 @@ function isSame(one: Surroundings, other: Surroundings): boolean {
 
 type StoredRow = Pick<PolicyTable, "name" | "revision" | "owner"> & PolicySize;
 
-async function readRows(transaction: Transaction<Tables>, app: string): Promise<Map<string, StoredRow>> {
+async function readRows(database: Database | Transaction<Tables>, app: string): Promise<Map<string, StoredRow>> {
   const stored = new Map<string, StoredRow>();
   for (let after = ""; ; ) {
-    const page = await transaction
+    const page = await database
       .selectFrom("policies")
       .select(["name", "revision", "owner", "bytes", "steps"])
       .where("app", "=", app)
@@ -168,13 +143,17 @@ interface Comparison {
 
 async function compare(
   transaction: Transaction<Tables>,
-  { app, known, prune }: PutMany,
+  { app, prune }: PutMany,
   policies: ReadonlyMap<string, NewPolicy>,
   stored: ReadonlyMap<string, StoredRow>,
 ): Promise<Comparison> {
   const kind = "policy";
   const deleted = prune ? [...stored.keys()].filter((name) => !policies.has(name)) : [];
-  const before = await documentsBefore(transaction, app, known, stored, [...policies.keys(), ...deleted]);
+  const before = await documentsBefore(
+    transaction,
+    app,
+    [...policies.keys(), ...deleted].filter((name) => stored.has(name)),
+  );
   const puts: Put[] = [];
   let unchanged = 0;
   for (const [i, [name, policy]] of [...policies].entries()) {
@@ -192,29 +171,18 @@ function isEqual(before: string, after: string): boolean {
   return before === after || isDeepStrictEqual(JSON.parse(before), JSON.parse(after));
 }
 
-/** Reads the documents that have changed since they became known. A revision stores a policy once. */
 async function documentsBefore(
   transaction: Transaction<Tables>,
   app: string,
-  known: ReadonlyMap<string, KnownPolicy>,
-  stored: ReadonlyMap<string, StoredRow>,
   names: readonly string[],
 ): Promise<Map<string, string>> {
   const found = new Map<string, string>();
-  const missing: string[] = [];
-  for (const name of names) {
-    const row = stored.get(name);
-    if (row === undefined) continue;
-    const one = known.get(name);
-    if (one !== undefined && one.revision === row.revision) found.set(name, one.document);
-    else missing.push(name);
-  }
-  for (let at = 0; at < missing.length; at += rowsRead) {
+  for (let at = 0; at < names.length; at += rowsRead) {
     const rows = await transaction
       .selectFrom("policies")
       .select(["name", "document"])
       .where("app", "=", app)
-      .where("name", "in", missing.slice(at, at + rowsRead))
+      .where("name", "in", names.slice(at, at + rowsRead))
       .execute();
     for (const { name, document } of rows) found.set(name, document);
     await setImmediate();

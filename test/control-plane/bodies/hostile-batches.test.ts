@@ -17,6 +17,8 @@ import {
   send,
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { onFinished } from "../../fixtures/side-by-side.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const pathTo = (what: string) => `/api/v1/apps/default/${what}`;
 const path = pathTo("policies");
@@ -237,4 +239,35 @@ describe("a list of networks", () => {
       expect(await longestTurnMs()).toBeLessThan(mostTurnMs);
     },
   );
+});
+
+describe("bodies of 63 MiB that never end", () => {
+  const consumers = Array.from({ length: 60_000 }, (_, i) => JSON.stringify({ id: `c${i}`, plan: "p".repeat(60) }));
+  it.each([
+    ["consumers", jsonl, consumers.join("\n")],
+    ["policies", jsonl, named("a") + `${" ".repeat(200_000)}\n`.repeat(30)],
+    ["networks/office", "text/plain", `# ${"x".repeat(1_000_000)}\n10.0.0.0/8`],
+  ])("give way to %s of another app, and each is told so", async (what, type, text) => {
+    const { url, call } = await startControlPlane();
+    const answers: string[] = [];
+    for (const app of ["one", "two", "three"]) await call("PUT", `/apps/${app}`, { body: { realm: {} } });
+    const blanks = Buffer.alloc(63 * 1_048_576, `${" ".repeat(100_000)}\n`);
+    for (const app of ["one", "two"]) {
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      onFinished(() => void socket.destroy());
+      socket.on("error", () => undefined);
+      socket.on("data", (data) => answers.push(data.toString()));
+      socket.write(
+        `PUT /api/v1/apps/${app}/consumers HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\ncontent-type: ${jsonl}\r\ncontent-length: ${64 * 1_048_576}\r\n\r\n`,
+      );
+      await new Promise((resolve) => socket.write(blanks, resolve));
+    }
+    await untilPasses(async () => {
+      const { status } = await call("PUT", `/apps/three/${what}`, { text, type });
+      expect([200, 201]).toContain(status);
+      // The control plane may still read the last of the others.
+      expect(answers.length).toBeGreaterThan(0);
+    });
+    expect(answers[0]).toMatch(/^HTTP\/1\.1 503 .*retry-after: 5\r\n.*gave way.*"code":"bodies-busy"/s);
+  });
 });

@@ -1,6 +1,8 @@
 // Imports of consumers that are refused or break off, and what they leave: one that is refused has changed nothing, an app has one at a time,
 // and whoever loses the right to go on does not.
 
+import { request } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { always } from "../../../control-plane/src/bounds/bounds.ts";
 import { beginImport, deleteOthers, endImport, putSome } from "../../../control-plane/src/storage/consumer-imports.ts";
@@ -10,6 +12,7 @@ import {
   type Running,
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { onFinished } from "../../fixtures/side-by-side.ts";
 import { until } from "../../fixtures/until.ts";
 import { holdWriting } from "./held-writing.ts";
 
@@ -299,6 +302,30 @@ describe("an import", () => {
     await goOn();
     expect((await loading).status).toBe(200);
     expect(await imports(running)).toEqual([entryOf(ids.length, ids.length)]);
+  });
+
+  it("gives way to bodies of other apps while it is stored, and says what it has stored", async () => {
+    const running = await start("crm", "mail");
+    await running.call("PUT", "/apps/shop", { body: { bounds: { consumers: 1_000_000 } } });
+    const pad = " ".repeat(600);
+    const text = many("c", 90_000)
+      .map((id) => `${JSON.stringify({ id, plan: "pro" })}${pad}\n`)
+      .join("");
+    const loading = loadSlowly(running, "shop", text);
+    await until("the import stores", async () => (await countOf(running)) > 0);
+    const goOn = await holdWriting(running, async () => undefined);
+    const blanks = (mebibytes: number) => `${" ".repeat(1_023)}\n`.repeat(1_024 * mebibytes);
+    const headers = { "content-type": jsonl, authorization: `Bearer ${adminToken}` };
+    const endless = request(`${running.url}/api/v1/apps/crm/policies`, { method: "PUT", headers });
+    onFinished(() => void endless.destroy());
+    endless.on("error", () => undefined);
+    await new Promise((resolve) => endless.write(blanks(50), resolve));
+    const other = await running.call("PUT", "/apps/mail/policies", { text: blanks(30), type: jsonl });
+    expect(other.body.code).toBe("malformed-body");
+    await goOn();
+    const { error } = (await loading).at(-1);
+    expect(error).toMatchObject({ code: "bodies-busy", stored: { created: await countOf(running) } });
+    expect(error.detail).toContain("The import broke off: The body had the most of the memory for large ones");
   });
 
   it("holds the memory for bodies until it is stored", async () => {
