@@ -7,7 +7,7 @@ import { callerOf } from "../plugins/authentication.ts";
 import type { Applied } from "../push/fleet.ts";
 import { parseWait } from "../schemas/parameters.ts";
 import type { DryRun, Origin } from "../storage/change.ts";
-import { changesOfEntry } from "../storage/history.ts";
+import { changesOfEntry, type DocumentChange } from "../storage/history.ts";
 
 export interface ChangeAnswer {
   revision: number;
@@ -47,6 +47,30 @@ export function problemsFor(problems: readonly Problem[], seesAll: boolean): rea
   return seesAll ? problems : problems.filter(({ path }) => path === "");
 }
 
+/** Shows changes as the field `changes` of the answer, which is written in pieces, since it may be megabytes long. */
+export async function showInAnswer(
+  reply: FastifyReply,
+  all: readonly DocumentChange[],
+  pause: () => Promise<void>,
+): Promise<ShownChange[]> {
+  const shown = await showChanges(all, pause);
+  const texts: string[] = [];
+  for (const one of shown) {
+    texts.push(JSON.stringify(one));
+    await pause();
+  }
+  reply.type("application/json; charset=utf-8");
+  reply.serializer((answer: { changes?: unknown }) => {
+    const { changes, ...others } = answer;
+    // It may be an error instead.
+    if (changes !== shown) return JSON.stringify(answer);
+    const fields = Object.entries(others).filter(([, value]) => value !== undefined);
+    const written = fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`);
+    return `{${written.join("")}"changes":[${texts.join(",")}]}`;
+  });
+  return shown;
+}
+
 /** @param wait the validated query parameter, if it is present */
 export async function announceChange(
   app: FastifyInstance,
@@ -58,8 +82,13 @@ export async function announceChange(
   if (dryRun !== undefined) {
     reply.code(200).removeHeader("etag");
     const gateways = app.fleet.connectedIds();
-    const all = dryRun.entries.flatMap(changesOfEntry);
-    const changes = await showChanges(all.slice(0, mostShown));
+    const pause = app.pausesOf(reply.request);
+    const all: DocumentChange[] = [];
+    for (const entry of dryRun.entries) {
+      all.push(...changesOfEntry(entry));
+      await pause();
+    }
+    const changes = await showInAnswer(reply, all.slice(0, mostShown), pause);
     const more = all.length > mostShown ? { moreChanges: all.length - mostShown } : {};
     return { revision, dryRun: true, changes, ...more, gateways };
   }

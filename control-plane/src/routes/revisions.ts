@@ -4,7 +4,6 @@ import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
 import type { FastifyInstance } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
-import { showChanges } from "../history/diff.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
@@ -27,7 +26,7 @@ import { changesBetween, getRevision, reversed } from "../storage/history.ts";
 import { listRevisions, type Revision } from "../storage/revisions.ts";
 import { rollBack } from "../storage/roll-back.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
-import { announceChange, originOf } from "./applied.ts";
+import { announceChange, originOf, showInAnswer } from "./applied.ts";
 
 const verbs: Record<Action, string> = {
   "create-app": "created app",
@@ -120,11 +119,12 @@ export default async function revisionRoutes(
         response: answers({ 200: "Diff" }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { from, to } = request.params;
       const scope = { apps: appsOf(callerOf(request), "read"), ...request.query };
-      const changes = await changesBetween(app.database, scope, Math.min(from, to), Math.max(from, to));
-      return { from, to, changes: await showChanges(from <= to ? changes : changes.map(reversed)) };
+      const pause = app.pausesOf(request);
+      const changes = await changesBetween(app.database, scope, Math.min(from, to), Math.max(from, to), pause);
+      return { from, to, changes: await showInAnswer(reply, from <= to ? changes : changes.map(reversed), pause) };
     },
   );
 
@@ -182,9 +182,11 @@ export default async function revisionRoutes(
         },
       };
       const { revision, changes } = await rollBack(app.database, originOf(request), what);
-      const shownChanges = await showChanges(changes);
-      if (revision === undefined) return { changes: shownChanges, ...(request.query.dryRun ? { dryRun: true } : {}) };
-      return { changes: shownChanges, ...(await announceChange(app, reply, revision, request.query.wait)) };
+      const { dryRun, wait } = request.query;
+      const announced = revision === undefined ? {} : await announceChange(app, reply, revision, wait);
+      if ("changes" in announced) return announced;
+      const shownChanges = await showInAnswer(reply, changes, app.pausesOf(request));
+      return { changes: shownChanges, ...(dryRun ? { dryRun: true } : {}), ...announced };
     },
   );
 }

@@ -74,6 +74,7 @@ export async function getRevision(database: Database, scope: HistoryScope, numbe
  * Lists the documents that differ between two revisions, by app, kind and name.
  *
  * @param from 0: before the first revision @param to not below `from`
+ * @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
  * @throws ApiError revision-not-found if a revision is not there, or not kept any more
  */
 export async function changesBetween(
@@ -81,23 +82,21 @@ export async function changesBetween(
   scope: HistoryScope,
   from: number,
   to: number,
+  pause: () => Promise<void>,
 ): Promise<DocumentChange[]> {
   await requireKept(database, scope, from, to);
   const touched = await findTouched(database, scope, from, to);
-  const before = await readDocuments(database, touched, "first");
-  const after = await readDocuments(database, touched, "last");
+  const before = await readDocuments(database, touched, "first", pause);
+  const after = await readDocuments(database, touched, "last", pause);
   // Entries may have been deleted meanwhile.
   await requireKept(database, scope, from, to);
-  return [...touched.entries()]
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, { kind, app, name }]) => ({
-      kind,
-      app,
-      name,
-      before: before.get(key)?.before,
-      after: after.get(key)?.after,
-    }))
-    .filter((change) => JSON.stringify(change.before) !== JSON.stringify(change.after));
+  const changes: DocumentChange[] = [];
+  for (const [key, { kind, app, name }] of [...touched].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const change = { kind, app, name, before: before.get(key)?.before, after: after.get(key)?.after };
+    if (JSON.stringify(change.before) !== JSON.stringify(change.after)) changes.push(change);
+    await pause();
+  }
+  return changes;
 }
 
 /** A document that was changed, and the revisions of its first and last change. */
@@ -109,7 +108,7 @@ interface Touched extends DocumentId {
 /** Entries are read in pages, with pauses in between, and only as much of them as is needed: documents may be large. */
 const entriesAtOnce = 1_000;
 /** Of entries of many documents, each has up to a megabyte. */
-const documentsAtOnce = 10;
+const documentsAtOnce = 5;
 
 async function findTouched(
   database: Database | Transaction<Tables>,
@@ -151,6 +150,7 @@ async function readDocuments(
   database: Database | Transaction<Tables>,
   touched: ReadonlyMap<string, Touched>,
   which: "first" | "last",
+  pause: () => Promise<void>,
 ): Promise<Map<string, DocumentChange>> {
   const found = new Map<string, DocumentChange>();
   const numbers = [...new Set([...touched.values()].map((one) => one[which]))];
@@ -165,6 +165,7 @@ async function readDocuments(
         const key = keyOf(change);
         if (touched.get(key)?.[which] === Number(row.number)) found.set(key, change);
       }
+      await pause();
     }
     await setImmediate();
   }

@@ -6,6 +6,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { documentBytes, type PolicySize, policySize } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { pauses } from "../limits/pauses.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
@@ -48,7 +49,7 @@ export function rollBack(database: Database, origin: Origin, what: RollBack): Pr
     const { revision: head } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
     await requireOfThisApp(transaction, what);
     const scope = { apps: what.apps, app: what.app, policy: what.policy };
-    const since = await changesBetween(transaction, scope, what.to, Number(head));
+    const since = await changesBetween(transaction, scope, what.to, Number(head), pauses(setImmediate));
     // Before the app existed, it had no policies: a mistyped number would delete all of them.
     if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
     const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);

@@ -1,13 +1,17 @@
 // A JSON Patch makes exactly the one document of the other, whatever differs, and no documents keep the control plane busy for long.
 
+import { setImmediate } from "node:timers/promises";
 import { applyPatch as applyTextPatch } from "diff";
+import fc from "fast-check";
 import { applyPatch } from "rfc6902";
 import { expect, it } from "vitest";
-import { stringify } from "yaml";
+import { parse, stringify } from "yaml";
 import { showChanges } from "../../../control-plane/src/history/diff.ts";
+import { yamlParts } from "../../../control-plane/src/history/yaml-parts.ts";
 
 async function show(before: unknown, after: unknown) {
-  const [shown] = await showChanges([{ kind: "policy", app: "shop", name: "books", before, after }]);
+  const change = { kind: "policy", app: "shop", name: "books", before, after } as const;
+  const [shown] = await showChanges([change], setImmediate);
   if (shown === undefined) throw new Error("expected a change");
   return shown;
 }
@@ -22,7 +26,11 @@ async function expectPatches(before: unknown, after: unknown): Promise<void> {
   );
   expect(failures.filter((failure) => failure !== null)).toEqual([]);
   expect(patched.document).toEqual(after);
-  expect(applyTextPatch(stringify(before), text)).toBe(stringify(after));
+  expect(applyTextPatch(yamlOf(before), text)).toBe(yamlOf(after));
+}
+
+function yamlOf(document: unknown): string {
+  return `${[...yamlParts(document)].flat().join("\n")}\n`;
 }
 
 /** Repeatable numbers from 0 to below 1. */
@@ -69,6 +77,47 @@ it("the patch and the text make one document of the other, for any two documents
     const x = documentFrom(next, 4);
     await expectPatches({ x }, { x: editedFrom(x, next) });
   }
+});
+
+/** JSON without a key that no document may have. */
+const json = fc
+  .jsonValue({ maxDepth: 3 })
+  .map((value) => JSON.parse(JSON.stringify(value)))
+  .filter((value) => !JSON.stringify(value).includes('"__proto__"'));
+const longLists = fc.array(json, { maxLength: 200, size: "max" });
+/** A long list, and what becomes of it: items go, come, change places and change. */
+const edited = fc
+  .tuple(longLists, longLists, fc.array(fc.tuple(fc.nat(), fc.boolean()), { maxLength: 200, size: "max" }))
+  .map(([before, others, picks]) => {
+    const pick = ([at, isOld]: [number, boolean]) => (isOld ? before : others)[at % (isOld ? before : others).length];
+    const picked = picks.map(pick).filter((item) => item !== undefined);
+    return { before, after: [...before.slice(0, before.length >> 1), ...picked, ...before.slice(before.length >> 1)] };
+  });
+
+it("they do so for long documents, too, of which only parts are compared", async () => {
+  const property = fc.asyncProperty(edited, edited, json, async (one, other, rest) => {
+    const [before, after] = [
+      { one: one.before, rest: { deep: [other.before, rest] } },
+      { one: one.after, rest: { deep: [other.after, rest] } },
+    ];
+    await expectPatches(before, after);
+    await expectPatches(after, before);
+  });
+  await fc.assert(property, { numRuns: 30 });
+});
+
+it("YAML that is written in parts says the same, and is the library's if no text is folded", () => {
+  const property = fc.property(fc.dictionary(fc.string(), longLists, { maxKeys: 4 }), (document) => {
+    fc.pre(!JSON.stringify(document).includes('"__proto__"'));
+    expect(parse(yamlOf(document))).toEqual(document);
+  });
+  fc.assert(property, { numRuns: 40 });
+  const items = Array.from({ length: 900 }, (_, i) => ({
+    key: [`k${i}`, "a: b"],
+    nested: [[i, [{}]], { a: { b: [] } }],
+  }));
+  const document = { items, large: [[items], { items }], text: "a\n\n  b\n", last: null };
+  expect(yamlOf(document)).toBe(stringify(document, { aliasDuplicateObjects: false }));
 });
 
 it("one item more in a long list is one operation", async () => {
