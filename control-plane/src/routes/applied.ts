@@ -54,9 +54,9 @@ export async function showInAnswer(
   pause: () => Promise<void>,
 ): Promise<ShownChange[]> {
   const shown = await showChanges(all, pause);
-  const texts: string[] = [];
+  const texts: Buffer[] = [];
   for (const one of shown) {
-    texts.push(JSON.stringify(one));
+    texts.push(Buffer.from(texts.length === 0 ? JSON.stringify(one) : `,${JSON.stringify(one)}`));
     await pause();
   }
   reply.type("application/json; charset=utf-8");
@@ -66,7 +66,9 @@ export async function showInAnswer(
     if (changes !== shown) return JSON.stringify(answer);
     const fields = Object.entries(others).filter(([, value]) => value !== undefined);
     const written = fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`);
-    return `{${written.join("")}"changes":[${texts.join(",")}]}`;
+    const bytes = Buffer.concat([Buffer.from(`{${written.join("")}"changes":[`), ...texts, Buffer.from("]}")]);
+    // Fastify sends bytes as they are, though its types know texts alone.
+    return bytes as unknown as string;
   });
   return shown;
 }
