@@ -1,32 +1,36 @@
-// The memory that large bodies take until they are stored. A body that arrives slowly, or never ends, is in nobody's way: when the memory is used
-// up, whoever has the most of it gives way to whoever needs less.
+// The memory that bodies take while they arrive, and large ones until they are stored. A body that arrives slowly, or never ends, is in nobody's
+// way: when the memory is used up, whoever has the most of it gives way to whoever needs less.
 
 import type { Readable } from "node:stream";
 import { ApiError } from "../errors/api-error.ts";
 import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
 import { maxManyBytesHeld, maxManyBytesHeldByApp } from "./bounds.ts";
 
-/** What a body is counted as before more of it has come, since what it is compared with is in memory, too. */
-const leastBytes = 1_048_576;
-
 export interface BodyKind {
-  /** What the error calls the content, as in "the most for many policies". */
-  readonly what: string;
   readonly mostBytes: number;
+  /** What a client is told whose body is larger. */
+  readonly tooLarge: string;
   /** The bytes of memory for each byte that has come. */
   readonly bytesForEach: number;
+  /** What it is counted as before more of it has come: what it is compared with is in memory, too. */
+  readonly leastBytes: number;
+}
+
+interface Account {
+  readonly bodies: Set<HeldBody>;
+  bytes: number;
+  readonly bytesOfApps: Map<string, number>;
 }
 
 export class BodiesHeld {
-  readonly #bodies = new Set<HeldBody>();
+  readonly #account: Account = { bodies: new Set(), bytes: 0, bytesOfApps: new Map() };
 
   /**
    * @param sender one app's bodies leave room for another's
    * @throws ApiError bodies-busy
    */
   begin(sender: Sender, kind: BodyKind): HeldBody {
-    const body = new HeldBody(this.#bodies, sender, kind);
-    this.#bodies.add(body);
+    const body = new HeldBody(this.#account, sender, kind);
     try {
       body.add(0);
     } catch (error) {
@@ -40,22 +44,27 @@ export class BodiesHeld {
 export class HeldBody implements Taken {
   readonly app: string;
   readonly name: string;
-  /** The memory that it is counted with. */
-  size = 0;
-  readonly #all: Set<HeldBody>;
+  readonly #account: Account;
   readonly #kind: BodyKind;
+  #size = 0;
   #received = 0;
   #stays = false;
   #refusal: ApiError | undefined;
   readonly #givenWay = Promise.withResolvers<never>();
 
-  constructor(all: Set<HeldBody>, { app, name }: Sender, kind: BodyKind) {
+  constructor(account: Account, { app, name }: Sender, kind: BodyKind) {
     this.app = app;
     this.name = name;
-    this.#all = all;
+    this.#account = account;
     this.#kind = kind;
+    account.bodies.add(this);
     // Nobody may be waiting for the body when it gives way.
     this.#givenWay.promise.catch(() => undefined);
+  }
+
+  /** The memory that it is counted with, in bytes. */
+  get size(): number {
+    return this.#size;
   }
 
   /** Returns what comes of the stream, and counts it. The connection stays open for an answer. Rejects as `add` throws. */
@@ -66,11 +75,11 @@ export class HeldBody implements Taken {
     }
   }
 
-  /** Rejects as `untilGivenWay` does. */
-  async text(stream: Readable): Promise<string> {
+  /** Returns all that comes of the stream. Rejects as `untilGivenWay` does. */
+  async whole(stream: Readable): Promise<Buffer> {
     const chunks: Buffer[] = [];
     for await (const chunk of this.untilGivenWay(this.chunks(stream))) chunks.push(chunk);
-    return Buffer.concat(chunks).toString();
+    return Buffer.concat(chunks);
   }
 
   /** Returns what the source has until the body gives way: then it rejects at once, whatever the source waits for. */
@@ -92,18 +101,14 @@ export class HeldBody implements Taken {
   /** @throws ApiError body-too-large, bodies-busy */
   add(bytes: number): void {
     this.check();
-    const { what, mostBytes, bytesForEach } = this.#kind;
+    const { mostBytes, tooLarge, bytesForEach, leastBytes } = this.#kind;
     this.#received += bytes;
-    this.size = Math.max(leastBytes, this.#received * bytesForEach);
-    if (this.#received > mostBytes) {
-      const detail = `The body is larger than ${mostBytes / 1_048_576} MiB, the most for ${what}. Nothing was stored.`;
-      throw new ApiError("body-too-large", detail);
-    }
+    if (this.#received > mostBytes) throw new ApiError("body-too-large", tooLarge);
+    this.#count(Math.max(leastBytes, this.#received * bytesForEach));
     for (let crowd = this.#crowd(); crowd !== undefined; crowd = this.#crowd()) {
       const others = crowd.filter((body) => body !== this && !body.#stays);
       const most = whoGivesWay(others, this);
-      if (most === undefined)
-        throw busy("Other bodies take the memory that there is for large ones. Nothing was stored");
+      if (most === undefined) throw busy("Other bodies take the memory that there is for them. Nothing was stored");
       most.#giveWay();
     }
   }
@@ -121,28 +126,34 @@ export class HeldBody implements Taken {
 
   /** To be called when nothing of the body is in memory any more. */
   end(): void {
-    this.#all.delete(this);
+    this.#count(0);
+    this.#account.bodies.delete(this);
+  }
+
+  #count(size: number): void {
+    const { bodies, bytesOfApps } = this.#account;
+    if (!bodies.has(this)) return;
+    const more = size - this.#size;
+    this.#size = size;
+    this.#account.bytes += more;
+    const ofApp = (bytesOfApps.get(this.app) ?? 0) + more;
+    if (ofApp > 0) bytesOfApps.set(this.app, ofApp);
+    else bytesOfApps.delete(this.app);
   }
 
   /** @returns the bodies that have more than they may together: those of the app, or all; undefined if there is room */
   #crowd(): HeldBody[] | undefined {
-    const all = [...this.#all];
-    const ofApp = all.filter(({ app }) => app === this.app);
-    if (sizeOf(ofApp) > maxManyBytesHeldByApp) return ofApp;
-    return sizeOf(all) > maxManyBytesHeld ? all : undefined;
+    const { bodies, bytes, bytesOfApps } = this.#account;
+    const isAppFull = (bytesOfApps.get(this.app) ?? 0) > maxManyBytesHeldByApp;
+    if (!isAppFull && bytes <= maxManyBytesHeld) return undefined;
+    return [...bodies].filter(({ app }) => !isAppFull || app === this.app);
   }
 
   #giveWay(): void {
     this.end();
-    this.#refusal = busy(
-      "The body had the most of the memory for large ones, and gave way to another one: send it again",
-    );
+    this.#refusal = busy("The body had the most of the memory for bodies, and gave way to another one: send it again");
     this.#givenWay.reject(this.#refusal);
   }
-}
-
-function sizeOf(bodies: readonly HeldBody[]): number {
-  return bodies.reduce((sum, { size }) => sum + size, 0);
 }
 
 function busy(why: string): ApiError {

@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import type { BodyKind, HeldBody } from "./bodies-held.ts";
 import { maxBodyBytes, maxManyBytes } from "./bounds.ts";
+import type { Waiter } from "./fair-line.ts";
 import { type Piece, type Splitter, splitJsonLines, splitYamlDocuments } from "./split-documents.ts";
 import type { YamlThread } from "./yaml-thread.ts";
 import type { YamlText } from "./yaml-worker.ts";
@@ -17,12 +18,18 @@ export type ReadDocument =
 export type ManyFormat = "jsonl" | "yaml";
 
 /** For `BodiesHeld`. */
-export const manyDocuments: BodyKind = { what: "many documents", mostBytes: maxManyBytes, bytesForEach: 1 };
+export const manyDocuments: BodyKind = {
+  mostBytes: maxManyBytes,
+  tooLarge: `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many documents. Nothing was stored.`,
+  bytesForEach: 1,
+  leastBytes: 1_048_576,
+};
 
 export interface ManyBody {
   readonly stream: Readable;
   readonly format: ManyFormat;
   readonly yaml: YamlThread;
+  readonly waiter: Waiter;
   /** @throws ApiError with a clause */
   readonly parseJson: (text: string) => unknown;
   readonly held: HeldBody;
@@ -101,10 +108,10 @@ async function* readYamlPieces(pieces: readonly Piece[], body: ManyBody): AsyncG
   if (batch.length > 0) yield await readBatch(batch, body);
 }
 
-async function readBatch(pieces: readonly Piece[], { yaml, held }: ManyBody): Promise<ReadDocument[]> {
+async function readBatch(pieces: readonly Piece[], { yaml, waiter }: ManyBody): Promise<ReadDocument[]> {
   const read = pieces.map(textOf);
   const texts = read.filter((one): one is YamlText => "text" in one);
-  const readings = texts.length === 0 ? [] : await yaml.readEach(texts, held);
+  const readings = texts.length === 0 ? [] : await yaml.readEach(texts, waiter);
   const readingOf = new Map(texts.map((text, i) => [text, readings[i]]));
   return read.map((one): ReadDocument => {
     if (!("text" in one)) return one;

@@ -249,7 +249,7 @@ export const errorCatalogue = {
     status: 503,
     title: "Bodies busy",
     meaning:
-      "Other large bodies are being read, and take the memory that there is for them, or this one had the most of it and gave way. Try again after `Retry-After`, or send less at once.",
+      "Other bodies are being read, and take the memory that there is for them, or this one had the most of it and gave way. Try again after `Retry-After`, or send less at once.",
   },
   "redis-unavailable": {
     status: 503,

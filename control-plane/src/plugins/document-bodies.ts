@@ -3,13 +3,14 @@
 // take many documents in one body instead, and reads them while they arrive.
 
 import { Readable } from "node:stream";
+import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { BodiesHeld, type BodyKind, type HeldBody, type Sender } from "../bodies/bodies-held.ts";
-import { maxManyBytes } from "../bodies/bounds.ts";
+import { maxBodyBytes } from "../bodies/bounds.ts";
 import type { Waiter } from "../bodies/fair-line.ts";
 import { faultOfJson } from "../bodies/json-faults.ts";
-import { type ManyFormat, type ReadDocument, readMany } from "../bodies/many-documents.ts";
+import { type ManyFormat, manyDocuments, type ReadDocument, readMany } from "../bodies/many-documents.ts";
 import { YamlThread } from "../bodies/yaml-thread.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { type Caller, ownerOf } from "../rights/caller.ts";
@@ -34,10 +35,7 @@ declare module "fastify" {
 export function takeManyDocuments(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser([...linesTypes, ...yamlTypes], async (request: FastifyRequest, stream: Readable) => {
-    if (Number(request.headers["content-length"] ?? 0) > maxManyBytes) {
-      const detail = `The body is larger than ${maxManyBytes / 1_048_576} MiB, the most for many documents. Nothing was stored.`;
-      throw new ApiError("body-too-large", detail);
-    }
+    refuseAnnounced(request, manyDocuments);
     const encoding = request.headers["content-encoding"] ?? "identity";
     if (encoding !== "identity") {
       throw new ApiError("unsupported-media-type", `Content-Encoding: expected none, got ${JSON.stringify(encoding)}.`);
@@ -56,6 +54,13 @@ function formatOf({ headers }: FastifyRequest): ManyFormat {
   return yamlTypes.includes(type.trim().toLowerCase()) ? "yaml" : "jsonl";
 }
 
+const oneDocument: BodyKind = {
+  mostBytes: maxBodyBytes,
+  tooLarge: `The body is larger than ${maxBodyBytes / 1024} KiB.`,
+  bytesForEach: 1,
+  leastBytes: 0,
+};
+
 /** Ten times the size of a typical policy. Checking smaller bodies takes a negligible time. */
 const largeBytes = 8 * 1024;
 
@@ -70,10 +75,12 @@ export default fp<{ yamlDeadlineMs: number }>(
       });
       return read;
     };
-    const bodies = new BodiesHeld();
+    const largeBodies = new BodiesHeld();
+    /** Apart from each other, so that no small body makes a large one give way. */
+    const smallBodies = new BodiesHeld();
     const yaml = new YamlThread(yamlDeadlineMs);
     app.addHook("onClose", () => yaml.stop());
-    app.decorate("holdBody", (request: FastifyRequest, kind: BodyKind) => bodies.begin(senderOf(request), kind));
+    app.decorate("holdBody", (request: FastifyRequest, kind: BodyKind) => largeBodies.begin(senderOf(request), kind));
     app.decorate("readDocuments", (request: FastifyRequest, held: HeldBody) => {
       // Fastify has no body if none was announced.
       if (request.body === undefined) return Readable.from([]);
@@ -84,25 +91,32 @@ export default fp<{ yamlDeadlineMs: number }>(
         if ("error" in read) throw new Error(clauseOf(text));
         return read.value;
       };
-      const body = { stream: request.body as Readable, format: formatOf(request), yaml, held };
+      const body = { stream: request.body as Readable, format: formatOf(request), yaml, waiter: waiterOf(callerOf(request)), held };
       return readMany({ ...body, parseJson: parseLine });
     });
     app.removeAllContentTypeParsers();
-    app.addContentTypeParser(
-      "application/json",
-      { parseAs: "buffer" },
-      async (request: FastifyRequest, bytes: Buffer) => {
-        if (isNone(request, bytes)) return undefined;
-        if (bytes.length > largeBytes) await app.nextTurn(request);
-        const text = decode(bytes);
-        const fault = faultOfJson(text);
-        if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
-        const read = parse(request, text);
-        if ("error" in read) throw jsonError(text);
-        return read.value;
-      },
-    );
-    app.addContentTypeParser(yamlTypes, { parseAs: "buffer" }, async (request: FastifyRequest, bytes: Buffer) => {
+    const readWhole = async (request: FastifyRequest, stream: Readable) => {
+      refuseAnnounced(request, oneDocument);
+      const held = smallBodies.begin(senderOf(request), oneDocument);
+      try {
+        return await held.whole(stream);
+      } finally {
+        held.end();
+      }
+    };
+    app.addContentTypeParser("application/json", async (request: FastifyRequest, stream: Readable) => {
+      const bytes = await readWhole(request, stream);
+      if (isNone(request, bytes)) return undefined;
+      if (bytes.length > largeBytes) await app.nextTurn(request);
+      const text = decode(bytes);
+      const fault = faultOfJson(text);
+      if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);
+      const read = parse(request, text);
+      if ("error" in read) throw jsonError(text);
+      return read.value;
+    });
+    app.addContentTypeParser(yamlTypes, async (request: FastifyRequest, stream: Readable) => {
+      const bytes = await readWhole(request, stream);
       if (isNone(request, bytes)) return undefined;
       // One thread reads all YAML, and strangers must not take its time.
       if (request.caller === undefined) {
@@ -117,9 +131,15 @@ export default fp<{ yamlDeadlineMs: number }>(
   { name: "document-bodies", dependencies: ["error-responses", "authentication", "fair-turns"] },
 );
 
-function senderOf(request: FastifyRequest): Sender {
-  const { app: named = "" } = (request.params ?? {}) as { app?: string };
-  return { app: named, name: callerOf(request).who };
+/** Strangers are known by their addresses. */
+function senderOf({ params, caller, address }: FastifyRequest): Sender {
+  const { app: named = "" } = (params ?? {}) as { app?: string };
+  return { app: named, name: caller?.who ?? ipPrefix(address, 32, 64) };
+}
+
+/** @throws ApiError body-too-large, before anything of the body is read */
+function refuseAnnounced({ headers }: FastifyRequest, { mostBytes, tooLarge }: BodyKind): void {
+  if (Number(headers["content-length"] ?? 0) > mostBytes) throw new ApiError("body-too-large", tooLarge);
 }
 
 function waiterOf(caller: Caller): Waiter {

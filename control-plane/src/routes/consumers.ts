@@ -198,7 +198,7 @@ async function importRoute(app: FastifyInstance): Promise<void> {
         records: "audit",
         body: { ...schemaOf(namedConsumerShape), description: "Each consumer, on a line of JSON." },
         bodyTypes: linesTypes,
-        refuses: ["app-not-found", "invalid-consumers", "bound-exceeded", "import-under-way", "bodies-busy"],
+        refuses: ["app-not-found", "invalid-consumers", "bound-exceeded", "import-under-way"],
       },
       schema: {
         tags,

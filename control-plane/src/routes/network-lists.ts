@@ -110,7 +110,12 @@ export default async function networkListRoutes(app: FastifyInstance): Promise<v
 }
 
 /** A hundred thousand of the longest networks, and comments, which take some 50 MB until they are stored. */
-const listOfNetworks: BodyKind = { what: "a list of networks", mostBytes: 8 * 1_048_576, bytesForEach: 6 };
+const listOfNetworks: BodyKind = {
+  mostBytes: 8 * 1_048_576,
+  tooLarge: "The body is larger than 8 MiB, the most for a list of networks. Nothing was stored.",
+  bytesForEach: 6,
+  leastBytes: 0,
+};
 
 /** Has a parser of its own for bodies. */
 async function putRoute(app: FastifyInstance): Promise<void> {
@@ -135,7 +140,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
         body: { type: "string", description: "A network on each line." },
         bodyTypes,
         conditions: "change",
-        refuses: ["app-not-found", "invalid-networks", "bound-exceeded", "bodies-busy"],
+        refuses: ["app-not-found", "invalid-networks", "bound-exceeded"],
       },
       schema: {
         tags,
@@ -153,7 +158,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       const body = app.holdBody(request, listOfNetworks);
       try {
         const findings = noFindings();
-        const text = request.body === undefined ? "" : await body.text(request.body as Readable);
+        const text = request.body === undefined ? "" : (await body.whole(request.body as Readable)).toString();
         const list = await readNetworks(text, findings);
         const count = problemCount(findings);
         if (count > 0) {

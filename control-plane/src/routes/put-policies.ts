@@ -63,7 +63,7 @@ export default async function putPoliciesRoutes(
         body: { ...namedPolicySchema, description: "Each document, on a line of JSON or as a document of YAML." },
         bodyTypes: manyTypes,
         conditions: "change",
-        refuses: ["app-not-found", "invalid-policy", "bound-exceeded", "bodies-busy"],
+        refuses: ["app-not-found", "invalid-policy", "bound-exceeded"],
       },
       schema: {
         tags: ["policies"],

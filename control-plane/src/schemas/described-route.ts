@@ -44,7 +44,13 @@ const ofPrivate: readonly ErrorCode[] = [
   "database-unreachable",
 ];
 /** Of each method but GET, whether the route has a use for the body or not. */
-const ofBodies: readonly ErrorCode[] = ["malformed-body", "body-too-large", "unsupported-media-type", "yaml-busy"];
+const ofBodies: readonly ErrorCode[] = [
+  "malformed-body",
+  "body-too-large",
+  "unsupported-media-type",
+  "yaml-busy",
+  "bodies-busy",
+];
 const ofChanges: readonly ErrorCode[] = ["storage-unwritable", "storage-full"];
 
 /** Returns the refusals that do not depend on what the route is for. */

@@ -19,7 +19,7 @@ function start() {
 }
 
 const gaveWay = "gave way to another one: send it again.";
-const busy = "Other bodies take the memory that there is for large ones. Nothing was stored.";
+const busy = "Other bodies take the memory that there is for them. Nothing was stored.";
 
 test("one app's bodies leave room for another's, which may hold as much", () => {
   const { begin } = start();
@@ -85,7 +85,7 @@ test("a body of which nothing comes any more is given up at once, and reads no m
   const body = bodies.begin({ app: "one", name: "ann" }, { ...manyDocuments, bytesForEach: 64 });
   const stream = new PassThrough();
   stream.write(Buffer.alloc(mebibyte - 1));
-  const read = body.text(stream);
+  const read = body.whole(stream);
   await expect.poll(() => body.size).toBeGreaterThan(63 * mebibyte);
   begin("two", "bob", 60);
   begin("three", "cid", 5);
@@ -100,6 +100,6 @@ test("the text of a body is what has come", async () => {
   const body = bodies.begin({ app: "one", name: "ann" }, { ...manyDocuments, mostBytes: 8 });
   const stream = new PassThrough();
   stream.end("10.0.0.0");
-  expect(await body.text(stream)).toBe("10.0.0.0");
+  expect((await body.whole(stream)).toString()).toBe("10.0.0.0");
   expect(() => body.add(1)).toThrow("The body is larger than");
 });

@@ -83,7 +83,7 @@ describe("a body of many policies", () => {
     const { url, call } = await startControlPlane();
     const answer = await stream(url, repeated("\n".repeat(1_000_000), 70));
     expect([answer.status, answer.body.code]).toEqual([413, "body-too-large"]);
-    expect(answer.body.detail).toBe("The body is larger than 64 MiB, the most for many policies. Nothing was stored.");
+    expect(answer.body.detail).toBe("The body is larger than 64 MiB, the most for many documents. Nothing was stored.");
     const socket = connect(Number(new URL(url).port), "127.0.0.1");
     socket.write(
       `PUT ${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${adminToken}\r\ncontent-type: ${jsonl}\r\ncontent-length: 70000000\r\n\r\n`,

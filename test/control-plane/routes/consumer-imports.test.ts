@@ -325,7 +325,7 @@ describe("an import", () => {
     await goOn();
     const { error } = (await loading).at(-1);
     expect(error).toMatchObject({ code: "bodies-busy", stored: { created: await countOf(running) } });
-    expect(error.detail).toContain("The import broke off: The body had the most of the memory for large ones");
+    expect(error.detail).toContain("The import broke off: The body had the most of the memory for bodies");
   });
 
   it("holds the memory for bodies until it is stored", async () => {
