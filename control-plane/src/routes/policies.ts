@@ -55,9 +55,8 @@ export default async function policyRoutes(
     },
     async (request) => {
       const { after, limit } = request.query;
-      const found = await listPolicies(app.database, request.params.app, after, limit + 1);
-      const policies = found.slice(0, limit);
-      return { policies: policies.map(listed), next: found.length > limit ? policies.at(-1)?.name : undefined };
+      const { policies, hasMore } = await listPolicies(app.database, request.params.app, after, limit);
+      return { policies: policies.map(listed), next: hasMore ? policies.at(-1)?.name : undefined };
     },
   );
 

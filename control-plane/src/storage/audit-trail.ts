@@ -45,7 +45,7 @@ type Sortable = "revisions" | "audit";
 const revisionDigits = 16;
 
 /** A page ends early if its documents are larger than this: 1,000 entries may have 128 MB of them. */
-const mostCharacters = 4_000_000;
+const mostCharacters = 2_000_000;
 
 export interface AuditPage {
   readonly entries: AuditEntry[];

@@ -71,6 +71,23 @@ describe("the API of policies", () => {
     expect(second.body).not.toHaveProperty("next");
   });
 
+  it("is listed in shorter pages if the policies are large, each once", async () => {
+    const { call } = await startControlPlane();
+    const names = Array.from({ length: 130 }, (_, i) => `p${100 + i}`);
+    const cidrs = Array.from({ length: 1_000 }, (_, i) => `10.${i >> 8}.${i % 256}.0/24`);
+    const lines = names.map((name) => JSON.stringify({ name, ...onePerSecond, exempt: { cidrs } }));
+    await call("PUT", "/apps/default/policies", { text: lines.join("\n"), type: "application/jsonl" });
+    const pages: string[][] = [];
+    for (let next = ""; next !== undefined; ) {
+      const { body } = await call("GET", `/apps/default/policies?limit=1000&after=${next}`);
+      expect(JSON.stringify(body).length).toBeLessThan(2_100_000);
+      pages.push(body.policies.map(({ name }: { name: string }) => name));
+      next = body.next;
+    }
+    expect(pages.flat()).toEqual(names);
+    expect(pages.length).toBe(2);
+  });
+
   it("lets a policy be called validate", async () => {
     const { call } = await startControlPlane();
     expect((await call("PUT", "/apps/default/policies/validate", { body: onePerSecond })).status).toBe(201);
