@@ -16,6 +16,9 @@ export interface BodyKind {
   readonly leastBytes: number;
 }
 
+/** The app whose documents a body has, and who sends it. */
+export type Sender = Pick<Taken, "app" | "name">;
+
 interface Account {
   readonly bodies: Set<HeldBody>;
   bytes: number;

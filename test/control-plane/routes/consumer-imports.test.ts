@@ -2,7 +2,6 @@
 // and whoever loses the right to go on does not.
 
 import { request } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { always } from "../../../control-plane/src/bounds/bounds.ts";
 import { beginImport, deleteOthers, endImport, putSome } from "../../../control-plane/src/storage/consumer-imports.ts";
