@@ -13,7 +13,7 @@ import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type RecordEntry } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
 import { changesBetween, type DocumentChange, lastDeletions, reversed } from "./history.ts";
-import { recordMany } from "./many-documents.ts";
+import { type ChangedText, recordMany } from "./many-documents.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
@@ -95,12 +95,13 @@ async function store(
     ...(what.policy === undefined ? {} : { policy: what.policy }),
     subject: `to revision ${to}`,
   };
-  const texts = changes.map(({ kind, name, before, after }) => ({
-    kind,
-    name,
-    before: before === undefined ? undefined : JSON.stringify(before),
-    after: after === undefined ? undefined : JSON.stringify(after),
-  }));
+  const pause = pauses(setImmediate);
+  const texts: ChangedText[] = [];
+  for (const { kind, name, before, after } of changes) {
+    const textOf = (document: unknown) => (document === undefined ? undefined : JSON.stringify(document));
+    texts.push({ kind, name, before: textOf(before), after: textOf(after) });
+    await pause();
+  }
   const revisions = await recordMany(record, texts, () => entry);
   const revisionOf = new Map(changes.map((change, i) => [change, revisions[i] as number]));
   const room = { policies: 0, bytes: 0, steps: 0, templates: 0, templateBytes: 0 };
@@ -125,6 +126,7 @@ async function store(
       const revision = revisionOf.get(change) as number;
       const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
       const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
+      await pause();
       checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
       room.policies += Number(after !== undefined) - Number(before !== undefined);
       room.bytes += size.bytes - sizeBefore.bytes;
