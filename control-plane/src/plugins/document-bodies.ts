@@ -91,7 +91,13 @@ export default fp<{ yamlDeadlineMs: number }>(
         if ("error" in read) throw new Error(clauseOf(text));
         return read.value;
       };
-      const body = { stream: request.body as Readable, format: formatOf(request), yaml, waiter: waiterOf(callerOf(request)), held };
+      const body = {
+        stream: request.body as Readable,
+        format: formatOf(request),
+        yaml,
+        waiter: waiterOf(callerOf(request)),
+        held,
+      };
       return readMany({ ...body, parseJson: parseLine });
     });
     app.removeAllContentTypeParsers();
