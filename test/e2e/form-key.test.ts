@@ -269,6 +269,8 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
       ["account=%ff", 400],
       ["account=a\0", 400],
       ["account=é", 400],
+      ["account=%00%c3%a9", 400],
+      ["account=a%1fb", 400],
       ["%", 403],
       ["=&=&;", 403],
       ["\0\0\0", 403],
@@ -276,7 +278,7 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
     ] as const) {
       expect([body, (await post("/deny", body)).status]).toEqual([body, status]);
     }
-    expect((await post("/deny", "account=%00%c3%a9&\0=1")).status).toBe(200);
+    expect((await post("/deny", "account=%7f%c3%a9&\0=1")).status).toBe(200);
     expect(gateway.log).not.toMatch(/passed undecided|lua entry thread aborted|attempt to/);
   });
 

@@ -162,3 +162,59 @@ describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt
     });
   });
 });
+
+describe("a form of Django, which leaves out blanks, behind nginx", () => {
+  let service: Program;
+  let gateway: LoneGateway;
+  let serviceUrl: string;
+  beforeAll(async () => {
+    const port = await freePort();
+    serviceUrl = `http://127.0.0.1:${port}`;
+    service = await Program.start({
+      command: "/usr/bin/python3",
+      args: [join(files, "log-in.py"), `${port}`],
+      readyWhen: () =>
+        ask(serviceUrl).then(
+          ({ status }) => status === 200,
+          () => false,
+        ),
+    });
+    gateway = await LoneGateway.start({
+      policies: [counting("form", "form:account"), counting("query", "query:account")],
+      env: { SLUICE_UPSTREAM: serviceUrl },
+    });
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    await service?.stop();
+  });
+
+  const asked = async (url: string, place: "form" | "query", written: string) => {
+    const { status, body } =
+      place === "form"
+        ? await ask(`${url}/form`, {
+            method: "POST",
+            body: `account=${written}`,
+            headers: { "content-type": form },
+          })
+        : await ask(`${url}/query?account=${written}`);
+    return { status, account: status === 200 ? JSON.parse(body)[place] : undefined };
+  };
+  const blanks = ["+", "%20", "%09", "%0D%0A", "%0B", "%C2%A0", "%C2%85", "%E3%80%80", "%E2%80%83"];
+
+  it.each(["form", "query"] as const)("is asked for a victim as often as the quota says, by a %s", async (place) => {
+    let got = 0;
+    for (const blank of blanks) {
+      for (const written of [`${blank}victim`, `victim${blank}`, `${blank.repeat(3)}victim${blank}`]) {
+        // Without Sluice, all of them are the victim.
+        expect([written, await asked(serviceUrl, place, written)]).toMatchObject([written, { account: "victim" }]);
+        if ((await asked(gateway.url, place, written)).account === "victim") got += 1;
+      }
+    }
+    expect(got).toBe(quota);
+  });
+
+  it("is not asked at all for an account of blanks alone, if the policy says so", async () => {
+    for (const blank of blanks) expect((await asked(gateway.url, "form", blank)).status).toBe(403);
+  });
+});

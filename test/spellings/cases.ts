@@ -103,6 +103,24 @@ const scraps = [
   ],
   ...["__proto__", "constructor", "amp;", "&amp;", "x", "0", "A", "_charset_", "utf8", "__Host-", "$"],
 ];
+/** What some servers leave out around a value. */
+const blanks = [
+  "",
+  "+",
+  " ",
+  "++",
+  "%20",
+  "%09",
+  "%0d%0a",
+  "%0b",
+  "%1c",
+  "%00",
+  "%c2%85",
+  "%c2%a0",
+  "%e3%80%80",
+  "%e2%80%8b",
+  "%ef%bb%bf",
+];
 const separators = [
   "&",
   "&",
@@ -283,6 +301,7 @@ function spelledValue(random: Random): string {
     "a/b==",
   ]);
   if (random.below(400) === 0) return value.repeat(2_000);
+  if (random.below(8) === 0) return random.of(blanks) + value + random.of(blanks);
   return random.below(6) === 0 ? changed(value, random) : value;
 }
 

@@ -5,12 +5,16 @@
 // If a name occurs twice, some servers take the first and others the last; some take other names for it (argument-name.ts); some also split
 // at ";"; and an invalid percent-encoding is dropped, kept or refused. No counter can be chosen by such a value.
 
+import { hexDigit } from "../basics/hex-digit.ts";
 import { compareName, otherName, sameName } from "./argument-name.ts";
+import { withoutBlanks } from "./blanks.ts";
 import type { Reading } from "./key-part.ts";
 import { percentDecoded } from "./percent-encoding.ts";
 
 const percent = 37;
 const plus = 43;
+const digit0 = 48;
+const digit1 = 49;
 const semicolonCode = 59;
 const equalsCode = 61;
 
@@ -27,10 +31,16 @@ let argumentsLeft = 0;
 
 /**
  * @param query without the "?", one character below 256 for each byte, as in Lua. Name and value are compared and returned decoded, as an
- * upstream reads them.
+ * upstream reads them, and the value without the blanks around it.
  * @returns undefined: no such argument. false: servers differ on its value
  */
 export function argumentValue(query: string, name: string, readUsual: ReadUsual): Reading {
+  const value = wholeArgument(query, name, readUsual);
+  return value === undefined || value === false ? value : withoutBlanks(value);
+}
+
+/** Returns what `argumentValue` returns, with the blanks around it. */
+export function wholeArgument(query: string, name: string, readUsual: ReadUsual): Reading {
   // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
   const end = endOf(query, "&", 0);
   argumentsLeft = mostArguments - 1;
@@ -117,11 +127,22 @@ export function argumentText(written: string): string | false {
   let isEncoded = false;
   for (let i = 0; i < written.length; i++) {
     const code = written.charCodeAt(i);
-    // Node reads bytes of a query beyond ASCII as Latin-1, and Tomcat refuses them. Rack drops a byte 0 at the end of a form.
-    if (code === 0 || code >= 128) return false;
+    // Node reads bytes of a query beyond ASCII as Latin-1, and Tomcat refuses them.
+    if (code >= 128 || isControl(code) || (code === percent && isControlAt(written, i + 1))) return false;
     if (code === percent || code === plus) isEncoded = true;
   }
   return isEncoded ? (percentDecoded(written, " ") ?? false) : written;
+}
+
+/** Tornado takes such a character for a blank, and Rack drops a byte 0 at the end of a form. Tabs and ends of lines are none of these. */
+function isControl(code: number): boolean {
+  return code < 32 && (code < 9 || code > 13);
+}
+
+/** @param at of the two digits of a percent-encoding */
+function isControlAt(written: string, at: number): boolean {
+  const high = written.charCodeAt(at);
+  return high === digit1 || (high === digit0 && isControl(hexDigit(written.charCodeAt(at + 1))));
 }
 
 function endOf(text: string, separator: string, start: number): number {

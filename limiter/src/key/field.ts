@@ -1,14 +1,15 @@
 // Reads the value that a service finds for a field of a form. Many services have one list of fields and arguments: PHP's $_REQUEST, Rack's
 // params, Java's getParameter, Go's FormValue. PHP without a php.ini and ASP.NET's Request[…] also have cookies in it, and PHP's win.
 
-import { argumentText, argumentValue, type ReadUsual } from "./argument.ts";
+import { argumentText, type ReadUsual, wholeArgument } from "./argument.ts";
+import { withoutBlanks } from "./blanks.ts";
 import { cookieValue } from "./cookie.ts";
 import type { Reading } from "./key-part.ts";
 
 /**
  * @param form the body; undefined: there is a body that is not read as a form @param query the arguments @param cookies the lines, joined
  * by ";" @param charset beyond "ascii", servers read the bytes of a value differently
- * @returns the value of the field, or that of an argument or a cookie if there is no field of its name. false: they are not the same, or
+ * @returns the value of the field, or that of an argument or a cookie if there is no field of its name, without the blanks around it. false: they are not the same, or
  * the body may have another one
  */
 export function fieldValue(
@@ -19,16 +20,16 @@ export function fieldValue(
   charset: "utf-8" | "ascii",
   readUsual: ReadUsual,
 ): Reading {
-  const field = form === undefined ? undefined : argumentValue(form, name, readUsual);
+  const field = form === undefined ? undefined : wholeArgument(form, name, readUsual);
   if (field === false) return false;
-  const argument = argumentValue(query, name, readUsual);
+  const argument = wholeArgument(query, name, readUsual);
   if (argument === false || isOther(argument, field)) return false;
   const cookie = cookies === "" ? undefined : cookieValue(cookies, name, cookieText);
   const value = field ?? argument;
   if (cookie === false || isOther(cookie, value)) return false;
   const found = value ?? cookie;
   if (found === undefined) return undefined;
-  return form === undefined || (charset === "ascii" && !isAscii(found)) ? false : found;
+  return form === undefined || (charset === "ascii" && !isAscii(found)) ? false : withoutBlanks(found);
 }
 
 function isOther(one: string | undefined, other: string | undefined): boolean {

@@ -8,6 +8,7 @@ from io import BytesIO
 import django
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIRequest
+from django.forms import CharField
 from starlette.requests import Request as StarletteRequest
 from werkzeug.wrappers import Request as WerkzeugRequest
 
@@ -51,6 +52,18 @@ def of_django(name, *request):
     }
 
 
+def of_django_forms(name, *request):
+    try:
+        request = WSGIRequest(environ(*request))
+    except Exception:
+        return {}
+    clean = CharField(required=False).clean
+    return {
+        "query": read(lambda: [clean(one) for one in request.GET.getlist(name)]),
+        "form": read(lambda: [clean(one) for one in request.POST.getlist(name)]),
+    }
+
+
 def of_werkzeug(name, *request):
     request = WerkzeugRequest(environ(*request))
     return {
@@ -87,6 +100,7 @@ for line in sys.stdin.buffer:
     request = (name.decode(), query, body, kind, cookie)
     readings = {
         "Django": of_django(*request),
+        "Django, fields of forms": of_django_forms(*request),
         "Werkzeug": of_werkzeug(*request),
         "Starlette": loop.run_until_complete(of_starlette(*request)),
     }
