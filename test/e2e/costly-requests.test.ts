@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { childrenOf, cpuUs } from "../../bench/cpu-time.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { until } from "../fixtures/until.ts";
 
 /** Plain requests of 8 KB take 0.1 to 0.4 ms. Those below took 3.6 to 400 ms each. */
 const mostUs = 1_500;
@@ -39,6 +40,9 @@ beforeAll(async () => {
       ...thousand("many-fields", "form:us%"),
       ...thousand("one-field", "form:user", {}),
       ...thousand("enforced-fields", "form:us%", { onMissingKey: "shared" }),
+      ...thousand("refused-in-shadow", "form:user", { mode: "shadow", limits: [{ ...limit, quota: 1 }] }),
+      ...thousand("beside-shadow", "cookie:us%", { mode: "shadow", priority: 1 }).slice(0, 140),
+      counting("beside-shadow", "cookie:sid"),
       ...thousand("many-arguments", "query:us%"),
       ...thousand("many-cookies", "cookie:us%"),
       ...thousand("one-header", "header:x-user"),
@@ -273,4 +277,23 @@ describe("a thousand policies that look for fields of their own", () => {
   it("refuse one in which they would read more than a gateway may", async () => {
     expect(await isRefused(`us1=ann&y=${"y".repeat(2_000)}`)).toBe(true);
   });
+});
+
+it("a thousand policies in shadow mode that would refuse, whose lines in the log have what they read", async () => {
+  const one = formRequest("/refused-in-shadow", `user=ann&${`${"+[".repeat(7)}us${"a".repeat(45)}&`.repeat(990)}`);
+  await costOf([one], passed);
+  // The first of them writes lines; this took 500 to 900 ms.
+  expect(await costOf([one], passed)).toBeLessThan(mostUsOfThousand);
+  await until("there are lines", () => gateway.log.includes("would have refused: default/refused-in-shadow"));
+  const lines = gateway.log
+    .split("\n")
+    .filter((line) => line.includes("would have refused: default/refused-in-shadow"));
+  expect(lines.length).toBeGreaterThan(0);
+  expect(lines.length).toBeLessThanOrEqual(20);
+  for (const line of lines) expect(line).toContain('key: form:user "ann"');
+});
+
+it("policies in shadow mode that read much change no answer, and leave others what they may read", async () => {
+  const one = request("/beside-shadow", [`Cookie: sid=ann; ${"x=1234; ".repeat(700)}`]);
+  expect(await costOf(Array(3).fill(one), passed)).toBeLessThan(mostUsOfThousand);
 });

@@ -25,6 +25,7 @@ beforeAll(async () => {
       watched("secret", ["header:authorization", "cookie:sid", "query:api_key", "header:x-user"]),
       watched("flood", ["ip"]),
       { ...watched("other", ["ip"]), scope: "node" },
+      ...Array.from({ length: 60 }, (_, i) => ({ ...watched("many", ["ip"]), name: `many-${i}` })),
     ],
     // This is nginx's level where an operator sets none.
     edit: (config) => config.replace(/(error_log \S+) notice;/, "$1;"),
@@ -82,6 +83,22 @@ it("logs one line a second for a policy, with the number of refusals since the l
     .map((line) => 1 + Number(/\(and (\d+) times since the last line\)/.exec(line)?.[1] ?? 0))
     .reduce((sum, count) => sum + count, 0);
   expect(total).toBe(21);
+});
+
+it("logs 20 lines a second for all policies together, says how many found none, and these come next", async () => {
+  // Lines of other tests count, too.
+  await sleep(1100);
+  const policies = () => lines("many-").map((line) => /many-\d+/.exec(line)?.[0]);
+  for (let i = 0; i < 5; i++) await ask(`${gateway.url}/many`);
+  await until("there are lines", () => policies().length >= 20);
+  expect(policies()).toHaveLength(20);
+  await sleep(1100);
+  for (let i = 0; i < 5; i++) await ask(`${gateway.url}/many`);
+  await until("there are more lines", () => policies().length >= 40);
+  expect(new Set(policies()).size).toBe(40);
+  expect(lines("many-")[20]).toMatch(
+    /\(and 4 times since the last line\) \(in the second before, 40 more policies had no line\)$/,
+  );
 });
 
 it("an unknown path of the private listener puts no line of its own into the log", async () => {

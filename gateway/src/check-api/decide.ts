@@ -349,7 +349,7 @@ function watch(outcome: Outcome): void {
   if (outcome.keyValues === undefined) return;
   const [result, merged] = observe(checkOf(outcome));
   if (result !== "shadow-refused") return;
-  reportShadowRefusal(outcome.policy, outcome.values);
+  reportShadowRefusal(outcome.policy, () => outcome.values);
   outcome.shadow = merged;
 }
 

@@ -12,6 +12,7 @@ import { type Applicability, type AppliedPolicy, readApplicability } from "../re
 import { hasHeaderOnce, readingsFor } from "../request/key-values.ts";
 import { hasHeader } from "../request/request-headers.ts";
 import { type Explanation, explain } from "../respond/explain.ts";
+import { keyOfRequest } from "../respond/key-text.ts";
 import { type Marks, setMark, unsetMark } from "../respond/marks.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { type Check, type Denial, newCheck, newOutcome, type Outcome } from "../stores/store.ts";
@@ -58,7 +59,7 @@ export function evaluate(
     if (policy.policy.mode === "shadow") {
       const [result, merged] = observe(check);
       if (result === "shadow-refused") {
-        reportShadowRefusal(policy);
+        reportShadowRefusal(policy, () => keyOfRequest(policy, readings));
         outcome.shadow ??= merged;
       }
       if (explanation !== undefined) explain(explanation, policy, keyValues, result);

@@ -74,7 +74,7 @@ export function readApplicability(
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
   const { plans } = policy;
-  const plan = plans?.by === undefined ? undefined : readPlan(plans.by, readings);
+  const plan = plans?.by === undefined ? undefined : readPlan(plans.by, policy.policy, readings);
   const applicability = applicabilityToKey(policy, rawKeyValues, plan, applied);
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;

@@ -43,6 +43,12 @@ export interface Readings {
   all: AllHeaders | undefined;
   bodyIsRead: boolean;
   fields: Fields | false | undefined;
+  /** What policies in shadow mode read is no reason to refuse a request to others. */
+  readonly forEnforced: Budget;
+  readonly forShadow: Budget;
+}
+
+interface Budget {
   bytesLeft: number;
 }
 
@@ -69,7 +75,8 @@ export function readingsFor(policies: number): Readings | undefined {
         all: undefined,
         bodyIsRead: false,
         fields: undefined,
-        bytesLeft: mostBytes,
+        forEnforced: { bytesLeft: mostBytes },
+        forShadow: { bytesLeft: mostBytes },
       }
     : undefined;
 }
@@ -83,7 +90,7 @@ export function readKeyValues(policy: Terms, readings?: Readings): Reading {
   const first = key[0];
   // Indexes instead of the length: LuaJIT has to search for the length of a table.
   if (first !== undefined && key[1] === undefined) {
-    const value = readings === undefined ? readPart(first) : readOnce(first, readings);
+    const value = readings === undefined ? readPart(first) : readOnce(first, readings, policy.mode);
     if (value === false) return false;
     rawKeyValues[0] = value ?? "";
     if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
@@ -92,7 +99,7 @@ export function readKeyValues(policy: Terms, readings?: Readings): Reading {
   const count = key.length;
   for (let i = 0; i < count; i++) {
     const part = key[i] as KeyPart;
-    const value = readings === undefined ? readPart(part) : readOnce(part, readings);
+    const value = readings === undefined ? readPart(part) : readOnce(part, readings, policy.mode);
     if (value === false) return false;
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
     rawKeyValues[i] = value ?? "";
@@ -100,9 +107,21 @@ export function readKeyValues(policy: Terms, readings?: Readings): Reading {
   return encodeKeyValues(rawKeyValues, count, sha1Hex);
 }
 
+/**
+ * Returns the values of the current request for a key, not encoded; "" for an absent one.
+ *
+ * @param readings what has been read of the request already, which is not read again
+ */
+export function valuesFor({ key }: Terms, readings: Readings | undefined): readonly string[] {
+  return key.map((part) => {
+    const value = readings?.known.get(keyPartText(part)) ?? readPart(part);
+    return typeof value === "string" ? value : "";
+  });
+}
+
 /** Returns which plan the request names; undefined: none, or servers read different ones. */
-export function readPlan(by: KeyPart, readings: Readings | undefined): string | undefined {
-  const value = readings === undefined ? readPart(by) : readOnce(by, readings);
+export function readPlan(by: KeyPart, { mode }: Terms, readings: Readings | undefined): string | undefined {
+  const value = readings === undefined ? readPart(by) : readOnce(by, readings, mode);
   return value === false || value === "" ? undefined : value;
 }
 
@@ -150,26 +169,35 @@ function allOnce(readings: Readings): AllHeaders {
 }
 
 /** Reads each part once, and no more in all than a bound: a thousand policies may each look for a field of their own in a form. */
-function readOnce(part: KeyPart, readings: Readings): Reading {
+function readOnce(part: KeyPart, readings: Readings, mode: Terms["mode"]): Reading {
   if (part.source === "ip") return readPart(part);
   const text = keyPartText(part);
+  const budget = mode === "shadow" ? readings.forShadow : readings.forEnforced;
   let value = readings.known.get(text);
   if (value === undefined) {
-    if (readings.bytesLeft >= 0) readings.bytesLeft -= searchedBytes(part, readings);
-    value = readings.bytesLeft < 0 ? false : (readPartOnce(part, readings) ?? true);
+    // It is not known then: there may be bytes left for other policies.
+    if (budget.bytesLeft < 0 || !spend(budget, searchedBytes(part, readings))) return false;
+    value = readPartOnce(part, readings) ?? true;
     readings.known.set(text, value);
   }
   if (value === true) return undefined;
-  if (value === false || value.length <= longValue) return value;
-  readings.bytesLeft -= value.length;
-  return readings.bytesLeft < 0 ? false : value;
+  return value === false || value.length <= longValue || spend(budget, value.length) ? value : false;
+}
+
+/** @returns false: there are not so many bytes left */
+function spend(budget: Budget, bytes: number): boolean {
+  budget.bytesLeft -= bytes;
+  return budget.bytesLeft >= 0;
 }
 
 /** Returns in how many bytes a name is searched for. */
 function searchedBytes(part: KeyPart, readings: Readings): number {
   const { source } = part;
   if (source === "query") return lengthOf("args");
-  if (source === "form") return (tonumber(ngx.var["content_length"]) ?? 0) + lengthOf("args") + lengthOf("http_cookie");
+  if (source === "form") {
+    const fields = fieldsOnce(readings);
+    return fields === false ? 0 : (fields.body ?? "").length + fields.query.length + fields.cookies.length;
+  }
   if (source === "cookie") return lengthOf("http_cookie");
   if (source === "jwt") {
     const authorization = readHeaderOnce(readings, "authorization");
@@ -194,8 +222,8 @@ function readPartOnce(part: KeyPart, readings: Readings): Reading {
   }
   if (source === "jwt") return claimOf(readHeaderOnce(readings, "authorization"), part.name);
   if (source === "form") {
-    readings.fields ??= readFields();
-    return readings.fields === false ? false : single(valueAmong(readings.fields, part.name));
+    const fields = fieldsOnce(readings);
+    return fields === false ? false : single(valueAmong(fields, part.name));
   }
   if (source === "var") {
     const name = part.name.toLowerCase();
@@ -203,6 +231,11 @@ function readPartOnce(part: KeyPart, readings: Readings): Reading {
     if (name.startsWith("http_") && !isOfNginx(header)) return variableOnce(readings, part.name, header);
   }
   return readPart(part);
+}
+
+function fieldsOnce(readings: Readings): Fields | false {
+  readings.fields ??= readFields();
+  return readings.fields;
 }
 
 function variableOnce(readings: Readings, variable: string, header: string): Reading {

@@ -3,16 +3,19 @@
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import { rawKeyValues, readKeyValues, sha1Hex } from "../request/key-values.ts";
+import { type Readings, sha1Hex, valuesFor } from "../request/key-values.ts";
 
 /** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
 export const mostBytesOfValue = 100;
 const digestDigits = 8;
 
-/** The values of the policy's key in the current request, in the key's order: since the decision, those of another may have been read. */
-export function keyOfRequest({ policy }: CompiledPolicy): readonly string[] {
-  readKeyValues(policy);
-  return rawKeyValues;
+/**
+ * The values of the policy's key in the current request, in the key's order: since the decision, those of another may have been read.
+ *
+ * @param readings what has been read of the request already
+ */
+export function keyOfRequest({ policy }: CompiledPolicy, readings?: Readings): readonly string[] {
+  return valuesFor(policy, readings);
 }
 
 /** Returns digits that tell credentials from each other and are of no other use; undefined if the part holds none. */
