@@ -1,5 +1,6 @@
 // A client spells one credential in another way with each request, so that Sluice counts each by itself, and the service accepts them all.
 
+import { generateKeyPairSync, sign, verify } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -88,6 +89,46 @@ describe.each(services)("%s behind nginx", (name) => {
     let got = 0;
     for (let i = 0; i < attempts; i++) {
       if (await accepts((gateways[name] as LoneGateway).url, credential)) got += 1;
+    }
+    expect(got).toBe(quota);
+  });
+});
+
+describe("one JSON Web Token behind a scheme", () => {
+  const places: Readonly<Record<string, (spelled: string) => readonly [string, Record<string, string>]>> = {
+    "header:x-authorization": (spelled) => ["/", { "x-authorization": spelled }],
+    "cookie:token": (spelled) => ["/", { cookie: `token=${encodeURIComponent(spelled)}` }],
+    "query:token": (spelled) => [`/?token=${encodeURIComponent(spelled)}`, {}],
+  };
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    const policies = Object.keys(places).map((key, i) => ({
+      name: `p${i}`,
+      key: [key],
+      limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+    }));
+    gateway = await LoneGateway.start({ policies });
+  });
+  afterAll(() => gateway?.stop());
+
+  it.each(Object.keys(places))("has one counter as %s, however a client spells it", async (key) => {
+    const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    const signed = `${Buffer.from('{"alg":"RS256"}').toString("base64url")}.${Buffer.from('{"sub":"ann"}').toString("base64url")}`;
+    const signature = sign("RSA-SHA256", Buffer.from(signed), privateKey);
+    const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    const written = signature.toString("base64url");
+    const first = digits.indexOf(written.at(-1) as string) & 0x30;
+    let got = 0;
+    for (let i = 0; i < 16; i++) {
+      const spelled = `${written.slice(0, -1)}${digits[first | i]}`;
+      // Node takes each of them for the signature.
+      expect(verify("RSA-SHA256", Buffer.from(signed), publicKey, Buffer.from(spelled, "base64url"))).toBe(true);
+      for (const scheme of ["Bearer ", "bearer ", "BEARER  ", "bEARER ", "BeArEr   ", `bearer${" ".repeat(i + 3)}`]) {
+        const [path, headers] = (places[key] as (typeof places)[string])(`${scheme}${signed}.${spelled}`);
+        const { status } = await ask(gateway.url + path, { headers });
+        expect([200, 400, 404, 429]).toContain(status);
+        if (status === 404) got += 1;
+      }
     }
     expect(got).toBe(quota);
   });

@@ -1,7 +1,7 @@
 // A request that somebody makes up, as a gateway would read it: nginx's normal form of the path, and the parts of a key.
 
 import { argumentValue } from "@sluice/limiter/key/argument.ts";
-import { authorizationValue, bearerToken } from "@sluice/limiter/key/authorization.ts";
+import { authorizationValue, bearerToken, valueWithToken } from "@sluice/limiter/key/authorization.ts";
 import { isOnlySpelling } from "@sluice/limiter/key/base64.ts";
 import { cookieValue } from "@sluice/limiter/key/cookie.ts";
 import { fieldValue } from "@sluice/limiter/key/field.ts";
@@ -111,14 +111,17 @@ export function sameName(one: string, other: string): boolean {
 export function partValue(part: KeyPart, request: MadeUpRequest): PartValue {
   if (part.source === "var") return { state: "unknown" };
   if (part.source === "path" && normalPath(request.target)?.includes("\ufffd") === true) return { state: "unknown" };
-  const value = readingOf(part, request);
-  if (value === false || isSpeltOtherwise(part, value)) return { state: "ambiguous" };
+  const value = inOneSpelling(part, readingOf(part, request));
+  if (value === false) return { state: "ambiguous" };
   return value === undefined || value === "" ? { state: "absent" } : { state: "value", value };
 }
 
-function isSpeltOtherwise({ source }: KeyPart, value: string | undefined): boolean {
+function inOneSpelling(part: KeyPart, value: string | undefined | false): string | undefined | false {
+  const { source } = part;
   const isWritten = source === "header" || source === "cookie" || source === "query" || source === "form";
-  return isWritten && value !== undefined && !isOnlySpelling(value);
+  if (!isWritten || value === undefined || value === false) return value;
+  if (source === "header" && part.name === "authorization") return isOnlySpelling(value) && value;
+  return valueWithToken(value, part.name);
 }
 
 function readingOf(

@@ -3,7 +3,7 @@
 import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { argumentValue } from "../../../limiter/src/key/argument.ts";
-import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
+import { authorizationValue, bearerToken, valueWithToken } from "../../../limiter/src/key/authorization.ts";
 import { isOnlySpelling } from "../../../limiter/src/key/base64.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
@@ -218,12 +218,12 @@ function readPartOnce(part: KeyPart, readings: Readings): Reading {
   const { source } = part;
   if (source === "header") {
     const value = readHeaderOnce(readings, part.name);
-    return single(part.name === "authorization" ? credentialOf(value) : value);
+    return part.name === "authorization" ? credentialOf(value) : single(value, part.name);
   }
   if (source === "jwt") return claimOf(readHeaderOnce(readings, "authorization"), part.name);
   if (source === "form") {
     const fields = fieldsOnce(readings);
-    return fields === false ? false : single(valueAmong(fields, part.name));
+    return fields === false ? false : single(valueAmong(fields, part.name), part.name);
   }
   if (source === "var") {
     const name = part.name.toLowerCase();
@@ -248,11 +248,13 @@ function readPart(part: KeyPart): Reading {
   // The peer's address as nginx sees it, after the realip module if the operator configured it. No header is trusted here.
   if (source === "ip") return ipPrefix(ngx.var["remote_addr"] as string, part.v4Bits, part.v6Bits);
   if (source === "header")
-    return single(part.name === "authorization" ? credentialOf(readHeader("authorization")) : readHeader(part.name));
-  if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name));
-  if (source === "query") return single(readArgument(part.name));
+    return part.name === "authorization"
+      ? credentialOf(readHeader("authorization"))
+      : single(readHeader(part.name), part.name);
+  if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name), part.name);
+  if (source === "query") return single(readArgument(part.name), part.name);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
-  if (source === "form") return single(formValue(part.name));
+  if (source === "form") return single(formValue(part.name), part.name);
   if (source === "var") return ngx.var[part.name];
   if (source === "const") return part.name;
   if (source === "path") return withoutParameters(ngx.var["uri"] ?? "");
@@ -266,8 +268,8 @@ function readHost(): Reading {
 }
 
 /** @returns false for a token that servers also accept in other spellings */
-function single(value: Reading): Reading {
-  return value === undefined || value === false || isOnlySpelling(value) ? value : false;
+function single(value: Reading, name: string): Reading {
+  return value === undefined || value === false ? value : valueWithToken(value, name);
 }
 
 function readArgument(name: string): Reading {
@@ -276,7 +278,9 @@ function readArgument(name: string): Reading {
 }
 
 function credentialOf(authorization: Reading): Reading {
-  return authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
+  const value =
+    authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
+  return value === undefined || value === false || isOnlySpelling(value) ? value : false;
 }
 
 function claimOf(authorization: Reading, name: string): Reading {

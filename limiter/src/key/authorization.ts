@@ -1,10 +1,16 @@
 // Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: the scheme in any
 // case, then spaces or tabs (RFC 6750 has one space or more, and many servers accept a tab), then the credential.
 
-import { isBasicCredential, isOnlySpelling } from "./base64.ts";
+import { beginsLikeJwt, isBasicCredential, isOnlySpelling } from "./base64.ts";
 import type { Reading } from "./key-part.ts";
 
+const plus = 43;
+const dot = 46;
 const scheme = "bearer";
+/** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
+const schemes = ["Bearer", "Basic", "Token", "Jwt", "Apikey", "Dpop"];
+/** No token that anybody counts by is shorter with its scheme. */
+const shortest = 12;
 
 /**
  * Returns the token of scheme `Bearer`.
@@ -50,6 +56,72 @@ export function authorizationValue(authorization: string): Reading {
   const credential = authorization.slice(start, end);
   const isOnly = name === "Basic" ? isBasicCredential(credential) : isOnlySpelling(credential);
   return isOnly ? `${name} ${credential}` : false;
+}
+
+/**
+ * Returns a value of another header, a cookie, an argument or a field. If it is a scheme, blanks and a token, it is in the form that counters use, as
+ * `Authorization` is.
+ *
+ * @param name of the header or the like
+ * @returns false: it has a token that servers also accept in other spellings
+ */
+export function valueWithToken(value: string, name: string): Reading {
+  if (!isOnlySpelling(value)) return false;
+  if (value.length < shortest) return value;
+  const token = value.indexOf("eyJ", 1);
+  if (token < 0 && value.indexOf(" ") < 0 && value.indexOf("\t") < 0) return value;
+  return withScheme(value, name) ?? (hasOddToken(value, token) ? false : value);
+}
+
+/** @returns undefined: it is not a scheme and a token */
+function withScheme(value: string, name: string): Reading {
+  let afterScheme = 0;
+  while (isOfScheme(value.charCodeAt(afterScheme))) afterScheme += 1;
+  let start = afterScheme;
+  while (isBlank(value.charCodeAt(start))) start += 1;
+  if (afterScheme === 0 || start === afterScheme || start === value.length) return undefined;
+  const credential = value.slice(start);
+  const word = `${value.slice(0, 1).toUpperCase()}${value.slice(1, afterScheme).toLowerCase()}`;
+  const isJwt = beginsLikeJwt(credential);
+  if (!isJwt && (!schemes.includes(word) || value.charCodeAt(afterScheme) === plus)) return undefined;
+  for (let i = 0; i < credential.length; i++) {
+    if (isBlank(credential.charCodeAt(i)) && (isJwt || credential.charCodeAt(i) !== plus)) return undefined;
+  }
+  const isBasic = word === "Basic" && name.toLowerCase().includes("auth");
+  const isOnly = isBasic
+    ? isBasicCredential(credential)
+    : isOnlySpelling(credential) && !hasOddToken(credential, credential.indexOf("eyJ", 1));
+  return isOnly ? `${word} ${credential}` : false;
+}
+
+/** Returns whether there is a JSON Web Token within a text that is not in its only spelling, or is among blanks, which servers drop. */
+function hasOddToken(value: string, first: number): boolean {
+  let at = first;
+  while (at >= 0) {
+    const before = value.charCodeAt(at - 1);
+    let end = at + 1;
+    if (!isOfScheme(before) && before !== dot) {
+      let dots = 0;
+      while (isOfToken(value.charCodeAt(end))) {
+        if (value.charCodeAt(end) === dot) dots += 1;
+        end += 1;
+      }
+      if (dots > 1 && (isBlank(before) || !isOnlySpelling(value.slice(at, end)))) return true;
+    }
+    at = value.indexOf("eyJ", end);
+  }
+  return false;
+}
+
+/** In a cookie, "+" stands for a blank. Some servers also take control characters and bytes beyond ASCII for blanks. False for NaN, past the end. */
+function isBlank(code: number): boolean {
+  return code <= 32 || code > 126 || code === plus;
+}
+
+/** Returns whether a scheme may have the character (RFC 9110's token; fewer than that). False for NaN. */
+function isOfScheme(code: number): boolean {
+  if ((code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
+  return code === 45 || code === 95;
 }
 
 /** Returns whether "Bearer" comes after something that is no scheme: some servers search for it there. */

@@ -28,7 +28,7 @@ export function isOnlySpelling(text: string): boolean {
 }
 
 /** What begins with {" or with a brace and a space, in base64, is hardly anything else. */
-function beginsLikeJwt(text: string): boolean {
+export function beginsLikeJwt(text: string): boolean {
   if (text.charCodeAt(0) !== 101 || text.charCodeAt(1) !== 121) return false;
   const third = text.charCodeAt(2);
   return third === 74 || third === 65;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { authorizationValue, bearerToken } from "../../../limiter/src/key/authorization.ts";
+import { authorizationValue, bearerToken, valueWithToken } from "../../../limiter/src/key/authorization.ts";
 
 describe("a bearer token", () => {
   test("is one text without blanks, or absent, whatever the header", () => {
@@ -36,5 +36,54 @@ describe("an Authorization header as a key", () => {
     for (const odd of ["Bearer a,b", "Bearer a b", "x Bearer a", "Basic\u00a0YTpi"]) {
       expect(authorizationValue(odd)).toBe(false);
     }
+  });
+});
+
+describe("another header, cookie, argument or field", () => {
+  const jwt = "eyJ9.eyJ9.c2k";
+
+  test("is the same in every spelling of a scheme that services know, and of any scheme before a JSON Web Token", () => {
+    for (const spelling of ["Token abcdefgh", "token abcdefgh", "TOKEN\tabcdefgh", "tOkEn  \t abcdefgh"]) {
+      expect(valueWithToken(spelling, "x-token")).toBe("Token abcdefgh");
+    }
+    for (const scheme of ["Bearer ", "bearer\t", "BEARER    ", "bearer+", "Bearer\xa0", "bearer\x0b "]) {
+      expect(valueWithToken(`${scheme}${jwt}`, "x-authorization")).toBe(`Bearer ${jwt}`);
+      expect(valueWithToken(scheme.replace(/b/i, "w") + jwt, "sid")).toBe(`Wearer ${jwt}`);
+    }
+  });
+
+  test("is refused if its token has other spellings", () => {
+    for (const odd of ["c2l", "c2k=", "c+_k", "c2!k"]) {
+      for (const scheme of ["", "Bearer ", "jwt  ", "My-Own\t", "bearer+"]) {
+        const value = `${scheme}eyJ9.eyJ9.${odd}`;
+        expect([value, valueWithToken(value, "x")]).toEqual([value, false]);
+      }
+    }
+    for (const before of ["Bearer:", "token=", "x=1; token=", 'Token token="', "xeyJ Bearer="]) {
+      expect([before, valueWithToken(`${before}eyJ9.eyJ9.c2l`, "x")]).toEqual([before, false]);
+      expect(valueWithToken(`${before}${jwt}`, "x")).toBe(`${before}${jwt}`);
+    }
+    for (const odd of [`Bearer x ${jwt}`, `Bearer ${jwt} x`, `a b c\t${jwt}`])
+      expect(valueWithToken(odd, "x")).toBe(false);
+    expect(valueWithToken("BASIC  YTpiYw==", "x-authorization")).toBe("Basic YTpiYw==");
+    expect(valueWithToken("Basic YTpiYx==", "x-authorization")).toBe(false);
+  });
+
+  test("is as it is otherwise", () => {
+    const others = [
+      "ann smith of london",
+      "ann  smith",
+      "my-app beta two",
+      "myApp betatest",
+      "basic+yoga+shoes",
+      "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36",
+      "keyJ and.more.dots",
+      "see eyJ and eyJ.x",
+      "",
+      "a",
+      " ",
+    ];
+    for (const value of others) expect(valueWithToken(value, "x-user")).toBe(value);
+    expect(valueWithToken("basic monthly", "x-plan")).toBe("Basic monthly");
   });
 });
