@@ -67,14 +67,17 @@ function isBounded(): boolean {
   );
 }
 
-/** Since HTTP/2, a body needs no header that announces it. Servers look for a form in the body of a GET only if it has a type. */
+/**
+ * Since HTTP/2, a body needs no header that announces it, and nginx does not tell Lua whether there is one. Without a type, services look for
+ * fields only in the body of a method that has one; Rack, only of a POST.
+ */
 function mayHaveBody(): boolean {
   if (ngx.var["http_transfer_encoding"] !== undefined) return true;
   const length = bodyLength();
   if (length !== undefined) return length > 0;
   if (string.find(ngx.var["server_protocol"] ?? "", "HTTP/1", 1, true)[0] !== undefined) return false;
   const method = ngx.req.get_method();
-  return (method !== "GET" && method !== "HEAD") || ngx.var["http_content_type"] !== undefined;
+  return method === "POST" || method === "PUT" || method === "PATCH" || ngx.var["http_content_type"] !== undefined;
 }
 
 function bodyLength(): number | undefined {
