@@ -1,34 +1,26 @@
-// Slots of concurrency that requests of this worker hold: renewed while the request lives, refunded when it has ended. A worker
-// that is killed renews nothing: its slots come back after their time to live.
+// Slots of concurrency that requests of this worker hold: renewed while the request lives, refunded when it has ended. A request holds them
+// from its charge on, although it may still wait for others to decide it: its client decides how long that takes. A worker that is killed
+// renews nothing: its slots come back after their time to live.
 
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
-import type { CompiledLimit } from "../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
 import { runEvery, runInTimer } from "../runtime/background.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
-import type { Charge } from "../stores/store.ts";
-import { refundLater } from "./refunds.ts";
+import type { Charge, Hold, Outcome } from "../stores/store.ts";
+import { refundAll, refundLater } from "./refunds.ts";
 import { stores } from "./stores.ts";
-
-/**
- * Slots of one policy that a request was given: of its limits, those that are concurrency; `chargedAt` has for each the moment
- * that its slots were taken or last renewed in.
- */
-interface Hold extends Charge {
-  /** Whether this worker learns when the request ends, even without its log phase. */
-  readonly isEndNoticed: boolean;
-  readonly renewEverySeconds: number;
-  renewAtSeconds: number;
-  /** While it is being renewed, where it is held is not known: whoever renews it gives it back if the request ends. */
-  renewing: boolean;
-  ended: boolean;
-}
 
 const renewalsPerLife = 3;
 /** How often holds are looked at: a shorter life than some of these is not renewed in time. */
 const lookEverySeconds = 0.1;
+/** How often somebody looks who waits for a renewal. */
+const awaitRenewalMs = 10;
+/** Instead of the moment at which slots are held: they were lost, and others had them when they were to be renewed. */
+const unheld = 0;
 const notRenewed = "slots were not renewed";
 
 /** Those of all requests. */
@@ -67,19 +59,23 @@ function look(): void {
   if (!renewed) noteDefect("timers", notRenewed, failure);
 }
 
-/** Notes the slots that a charge took, if it has limits of that kind. A charge without limits took none: onStoreFailure let it pass. */
-export function holdSlots({ policy, limits, keyValues, chargedAt, store, redis }: Charge): void {
+/**
+ * Notes the slots that a charge took: they are the request's until it ends.
+ *
+ * @returns undefined: it took none. A charge without limits did not, because onStoreFailure let it pass
+ */
+export function holdSlots({ policy, limits, keyValues, chargedAt, store, redis }: Charge): Hold | undefined {
   const held: CompiledLimit[] = [];
   const heldAtUs: number[] = [];
   let shortestSeconds = math.huge;
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as CompiledLimit;
-    if (limit.rate.algorithm !== "concurrency") continue;
+    if (!isOfSlots(limit)) continue;
     held.push(limit);
     heldAtUs.push(chargedAt[i] as number);
     shortestSeconds = math.min(shortestSeconds, limit.rate.windowUs / 1_000_000);
   }
-  if (held.length === 0) return;
+  if (held.length === 0) return undefined;
   const renewEverySeconds = shortestSeconds / renewalsPerLife;
   const own = ofRequest(holdsField) ?? [];
   const hold: Hold = {
@@ -98,6 +94,70 @@ export function holdSlots({ policy, limits, keyValues, chargedAt, store, redis }
   own.push(hold);
   holds.set(hold, true);
   holdCount += 1;
+  return hold;
+}
+
+/**
+ * The same for a request that other policies are still to decide: it may wait for them. What the charge took besides slots stays among the
+ * outcome's charges.
+ *
+ * @param policy that has just decided the request
+ */
+export function holdUndecided(outcome: Outcome, policy: CompiledPolicy): undefined {
+  const { charges } = outcome;
+  const charge = charges[charges.length - 1];
+  // A request that is over the limit may go on with a mark, and has taken nothing.
+  if (charge?.policy !== policy) return;
+  const hold = holdSlots(charge);
+  if (hold === undefined) return;
+  charges.pop();
+  for (const rest of withoutSlots(charge)) charges.push(rest);
+  outcome.held ??= [];
+  outcome.held.push(hold);
+}
+
+/** Returns what a charge took besides slots: one charge or none. */
+export function withoutSlots(charge: Charge): Charge[] {
+  const { limits, chargedAt, owed } = charge;
+  const rest = limits.filter((limit) => !isOfSlots(limit));
+  if (rest.length === 0 && owed === undefined) return [];
+  return [{ ...charge, limits: rest, chargedAt: chargedAt.filter((_, i) => !isOfSlots(limits[i] as CompiledLimit)) }];
+}
+
+/** Whether somebody else has some of these slots by now: they were reset, or not renewed in time. */
+export function isLost({ chargedAt }: Hold): boolean {
+  return chargedAt.includes(unheld);
+}
+
+/** The request is refused after all. May yield. */
+export function releaseSlots(held: readonly Hold[]): void {
+  const settled = held.filter(({ renewing }) => !renewing);
+  for (const hold of held) end(hold);
+  refundAll(settled);
+}
+
+/**
+ * Takes the slots from the current request, and gives them to whoever holds its charge: they live for a whole life from now on. Waits until
+ * they have been renewed.
+ *
+ * @param charge that took them; it says afterwards where they are
+ * @returns false: they were lost
+ */
+export function handOver(hold: Hold, charge: Charge): boolean {
+  hold.renewAtSeconds = 0;
+  while (holds.has(hold) && (hold.renewing || hold.renewAtSeconds === 0)) sleepMs(awaitRenewalMs);
+  end(hold);
+  let next = 0;
+  for (let i = 0; i < charge.limits.length; i++) {
+    if (!isOfSlots(charge.limits[i] as CompiledLimit)) continue;
+    charge.chargedAt[i] = hold.chargedAt[next] as number;
+    next += 1;
+  }
+  return !isLost(hold);
+}
+
+function isOfSlots({ rate }: CompiledLimit): boolean {
+  return rate.algorithm === "concurrency";
 }
 
 function forget(hold: Hold): void {
@@ -106,10 +166,16 @@ function forget(hold: Hold): void {
   holdCount -= 1;
 }
 
-/** The request has ended. */
-function release(hold: Hold): void {
+/** It is not the request's any more: nothing renews it, and the request's end does not release it. */
+function end(hold: Hold): void {
   forget(hold);
   hold.ended = true;
+}
+
+/** The request has ended. */
+function release(hold: Hold): void {
+  if (hold.ended) return;
+  end(hold);
   // Otherwise it is refunded when it has been renewed: only then is it known where it lies.
   if (!hold.renewing) refundLater(hold);
 }
@@ -159,5 +225,5 @@ function noteRenewal(this: void, hold: Charge, index: number, renewedAtUs: numbe
     countEvent("late-renewals");
     warnSparingly("slots were lost before they were renewed: more requests may run than allowed", `${app}/${name}`);
   }
-  if (renewedAtUs !== undefined) hold.chargedAt[index] = renewedAtUs;
+  hold.chargedAt[index] = renewedAtUs ?? unheld;
 }

@@ -19,6 +19,7 @@ import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { admit, admitTogether, forgetUndecided, keepUndecided } from "../charging/admit.ts";
 import { admitInTurn } from "../charging/delay.ts";
+import { handOver, holdSlots, withoutSlots } from "../charging/held-slots.ts";
 import { peek } from "../charging/peek.ts";
 import { refundSurely } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
@@ -320,9 +321,17 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
     turnAway(outcome, charges);
     return;
   }
-  keepUndecided(charges);
-  waitUs(delayUs, outcome.policy);
-  merged.delayUs = 0;
+  if (waitForTurn(delayUs, outcome.policy, charges)) merged.delayUs = 0;
+  else turnAway(outcome, charges);
+}
+
+/** @param charges of the one check: its slots are held meanwhile @returns false: they were lost */
+function waitForTurn(delayUs: number, policy: CompiledPolicy, charges: readonly Charge[]): boolean {
+  const charge = policy.policy.holdsSlots ? charges[0] : undefined;
+  const held = charge === undefined ? undefined : holdSlots(charge);
+  keepUndecided(held === undefined ? charges : withoutSlots(charge as Charge));
+  waitUs(delayUs, policy);
+  return held === undefined || handOver(held, charge as Charge);
 }
 
 /** Refuses the check because it would have to wait for its turn, and may not. */

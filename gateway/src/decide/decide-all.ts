@@ -1,12 +1,12 @@
 // Decides a request by all policies that it meets, and responds.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { clearMerged, type MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { forgetUndecided } from "../charging/admit.ts";
 import { deferCharge } from "../charging/deferred-charges.ts";
-import { holdSlots } from "../charging/held-slots.ts";
+import { holdSlots, isLost, releaseSlots } from "../charging/held-slots.ts";
 import { refundAll } from "../charging/refunds.ts";
-import { mayWait, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
+import { mayWait, refuseToWait, refuseUnasked, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type DecidedBefore, noteDecided, remember } from "../request/decided-before.ts";
 import { type Explanation, reportExplanation } from "../respond/explain.ts";
@@ -16,7 +16,7 @@ import { applyMarks, hasMark, type Marks, setLine, setMark } from "../respond/ma
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import type { Settings } from "../settings.ts";
-import { type Charge, type Denial, newOutcome, type Outcome } from "../stores/store.ts";
+import { type Charge, type Denial, type Hold, newOutcome, type Outcome } from "../stores/store.ts";
 import { evaluate } from "./evaluate.ts";
 
 /**
@@ -36,13 +36,15 @@ export function decideAll(
   const decided: CompiledPolicy[] = [];
   evaluate(policies, path, outcome, marks, decided, explanation);
   forgetUndecided();
-  const { merged, charges } = outcome;
+  const { merged, charges, held } = outcome;
+  if (held !== undefined && isAllowed(outcome)) refuseIfLost(held, merged, marks);
   if (isAllowed(outcome) && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
   if (areLogged()) (before === undefined ? logOutcome : logOutcomeAgain)(outcome, marks.set !== undefined);
   if (isAllowed(outcome)) keepDecided(decided, marks, before);
   applyMarks(marks);
   if (explanation !== undefined) reportExplanation(explanation, outcome);
   if (isAllowed(outcome)) return goOn(settings, outcome);
+  if (held !== undefined) releaseSlots(held);
   if (charges.length > 0) refundAll(charges);
   return outcome.denial === undefined ? answerOverLimit(settings.headers, merged) : deny(outcome.denial);
 }
@@ -83,6 +85,18 @@ function deny({ policy, reason }: Denial): undefined {
   if (reason === "key-ambiguous") return refuseAmbiguousKey(policy);
   if (reason === "cost-invalid") return refuseCost(policy);
   return reason === "banned" ? refuseBanned() : refuseUndecided(policy);
+}
+
+/** When a request may come again that has lost its slots: they are free at any moment. */
+const lostRetryUs = 1_000;
+
+/** A request whose slots others have by now is over the limit. */
+function refuseIfLost(held: readonly Hold[], merged: MergedDecision, marks: Marks): undefined {
+  for (const hold of held) {
+    if (!isLost(hold) || setMark(hold.policy, marks)) continue;
+    clearMerged(merged);
+    return refuseUnasked(merged, hold.policy, lostRetryUs);
+  }
 }
 
 /**

@@ -6,6 +6,7 @@ import { clearMerged, mergeAll, showIfMoreRestrictive } from "../../../limiter/s
 import { meets } from "../../../limiter/src/index/policy-index.ts";
 import { admit, admitTogether, keepUndecided } from "../charging/admit.ts";
 import { admitInTurn } from "../charging/delay.ts";
+import { holdUndecided } from "../charging/held-slots.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type Applicability, type AppliedPolicy, readApplicability } from "../request/applicability.ts";
@@ -69,7 +70,11 @@ export function evaluate(
     if (policy.policy.store !== "node" && !separate) {
       inFleet ??= [];
       inFleet.push(check);
-    } else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) return;
+    } else if (!(separate ? decideSeparately(check, outcome, marks) : admit(check, outcome))) {
+      return;
+    } else if (policy.policy.holdsSlots) {
+      holdUndecided(outcome, policy);
+    }
   }
   if (inFleet !== undefined) admitTogether(inFleet, outcome);
 }

@@ -107,6 +107,8 @@ export interface Outcome {
   readonly merged: MergedDecision;
   /** Refunded if the request is refused after all. */
   readonly charges: Charge[];
+  /** Slots that the request holds before it is decided: released if it is refused after all. Absent: none. */
+  held?: Hold[];
   /** Why the request is refused although no limit refuses it; undefined: nothing but limits decides. */
   denial: Denial | undefined;
   /** The first policy that was decided without Redis, which did not decide. Absent: none. */
@@ -157,6 +159,20 @@ export interface Charge {
   readonly owed?: Owed | undefined;
   /** The number of the Redis that was charged (redis/epoch.ts); absent: none, or the present one. */
   redis?: number | undefined;
+}
+
+/**
+ * Slots of one policy that a request was given: of its limits, those that are concurrency; `chargedAt` has for each the moment
+ * that its slots were taken or last renewed in.
+ */
+export interface Hold extends Charge {
+  /** Whether this worker learns when the request ends, even without its log phase. */
+  readonly isEndNoticed: boolean;
+  readonly renewEverySeconds: number;
+  renewAtSeconds: number;
+  /** While it is being renewed, where it is held is not known: whoever renews it gives it back if the request ends. */
+  renewing: boolean;
+  ended: boolean;
 }
 
 /** What a refund needs of a charge. */
