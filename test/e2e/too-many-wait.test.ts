@@ -4,7 +4,8 @@
 import { type ClientHttp2Session, connect } from "node:http2";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { auth, callerOf } from "../fixtures/clients/check-api-client.ts";
+import { auth, callerOf, post } from "../fixtures/clients/check-api-client.ts";
+import { ask as request } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { RedisServer } from "../fixtures/servers/redis-server.ts";
@@ -206,3 +207,39 @@ it("with and without sluice.log(), a request beyond the bound is refused as its 
       session.destroy();
     }),
   ));
+
+it.each(["auth", "check"])(
+  "checks of one policy take half of the places at most, also for their turn: %s",
+  async (how) => {
+    const lone = await LoneGateway.start({
+      callers: [callerOf(shop)],
+      env: { SLUICE_MAX_WAITING: `${mostWaiting}` },
+      edit: (config) => config.replace("proxy_pass http://service;", `content_by_lua_block { ngx.print("served") }`),
+      policies: [
+        { name: "turns", key: [], limits: [{ algorithm: "leaky-bucket", quota: 1, window: "1s", burst: 1000 }] },
+        { ...delayed("site", "1s"), key: [] },
+      ].map((policy) => ({ match: { paths: ["/nowhere"] }, ...policy })),
+    });
+    const checks = [{ policy: "turns", key: [], maxWait: "60s" }];
+    const one = () =>
+      how === "auth"
+        ? auth(lone.privateUrl, shop, "policy=turns")
+        : post(lone.privateUrl, shop, JSON.stringify({ checks }));
+    let refused = 0;
+    for (let i = 0; i < 2 * mostWaiting; i++) {
+      one().then(
+        ({ status, body }) => {
+          if (status === 429 || body.includes('"allowed":false')) refused += 1;
+        },
+        // Those that still wait are cut off at the end.
+        () => {},
+      );
+    }
+    // One goes on at once, and perhaps another meanwhile.
+    await until("the others are refused", () => refused >= 1.5 * mostWaiting - 2);
+    expect(await lone.metric('sluice_waiting_requests\\{worker="0"\\}')).toBeLessThanOrEqual(mostWaiting / 2);
+    // The other half is for others: the second request waits for its unit.
+    for (let i = 0; i < 2; i++) expect((await request(`${lone.url}/site`)).status).toBe(200);
+    await lone.stop();
+  },
+);

@@ -52,7 +52,6 @@ interface QueuedRequest {
 
 /** The requests that wait for one counter of one policy. */
 interface Queue {
-  readonly policy: string;
   readonly counter: string;
   /** The last decision of the first request. */
   readonly refusal: MergedDecision;
@@ -65,8 +64,6 @@ interface Queue {
   last: QueuedRequest | undefined;
 }
 
-/** How many requests wait on this worker, by policy. */
-const waitingFor: Record<string, number | undefined> = {};
 /** By policy and key values. */
 const queues: Record<string, Queue | undefined> = {};
 let queueCount = 0;
@@ -88,8 +85,7 @@ export function admitInTurn(
   decide: () => boolean,
 ): boolean {
   const { merged: own } = outcome;
-  const name = policy.counterPrefix;
-  const counter = name + keyValues;
+  const counter = policy.counterPrefix + keyValues;
   const known = queues[counter];
   const isSame = known?.refusal.policy?.limits === policy.limits;
   // Plans have counters in common. Those that wait for a former snapshot's limits are overtaken.
@@ -104,10 +100,10 @@ export function admitInTurn(
     // Those before have not been refused here, or by the limits of another plan.
     refuseUnasked(own, policy, unaskedRetryUs);
   }
-  if ((waitingFor[name] ?? 0) >= maxWaiting || !mayWait(policy)) return false;
+  if (!mayWait(policy, maxWaiting)) return false;
   let queue = queues[counter];
   if (queue === undefined) {
-    queue = beginQueue(name, counter, own);
+    queue = beginQueue(counter, own);
     // It is decided as soon as those of other workers have had their turns.
     if (isBehind) queue.nextAtMs = nowMs();
   }
@@ -176,9 +172,8 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
   }
 }
 
-function beginQueue(policy: string, counter: string, own: MergedDecision): Queue {
+function beginQueue(counter: string, own: MergedDecision): Queue {
   const queue: Queue = {
-    policy,
     counter,
     refusal: newMergedDecision(),
     nextAtMs: 0,
@@ -217,7 +212,6 @@ function enter(queue: Queue, cost: number): QueuedRequest {
   queue.last = queued;
   queue.length += 1;
   queue.cost += cost;
-  waitingFor[queue.policy] = (waitingFor[queue.policy] ?? 0) + 1;
   return queued;
 }
 
@@ -235,8 +229,6 @@ function leave(this: void, queued: QueuedRequest): void {
   queue.length -= 1;
   queue.cost -= queued.cost;
   if (queue.length === 0) endQueue(queue);
-  const others = (waitingFor[queue.policy] as number) - 1;
-  waitingFor[queue.policy] = others > 0 ? others : undefined;
 }
 
 /**

@@ -15,12 +15,16 @@ import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
 
 interface Waiting {
   readonly app: string;
+  /** Its prefix. */
+  readonly policy: string;
   /** Whether nginx watches its client because it waits. */
   readonly watched: boolean;
 }
 
-const waitingField = newRequestField<Waiting>(({ app }) => leave(app));
+const waitingField = newRequestField<Waiting>(leave);
 const places = newPlaces();
+/** How many of these requests wait because of a policy, by its prefix. */
+const ofPolicies: Record<string, number | undefined> = {};
 let mostWaiting = math.huge;
 
 /** For each worker's start. */
@@ -29,8 +33,10 @@ export function boundWaiting(most: number): void {
   publishWaiting(places.taken);
 }
 
-function leave(app: string): void {
+function leave(this: void, { app, policy }: Waiting): void {
   leavePlace(places, app);
+  const others = (ofPolicies[policy] as number) - 1;
+  ofPolicies[policy] = others > 0 ? others : undefined;
   publishWaiting(places.taken);
 }
 
@@ -44,8 +50,14 @@ export function mostOfOnePolicy(): number {
   return mostWaiting / 2;
 }
 
-/** Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between. @param policy that would have it wait */
-export function mayWait({ app, name }: CompiledPolicy): boolean {
+/**
+ * Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between.
+ *
+ * @param policy that would have it wait
+ * @param most how many may wait because of that policy
+ */
+export function mayWait({ app, name, counterPrefix }: CompiledPolicy, most = math.huge): boolean {
+  if ((ofPolicies[counterPrefix] ?? 0) >= most) return false;
   if (hasPlace(places, app, mostWaiting)) return true;
   countEvent("waiting-refusals");
   warnSparingly("requests are refused, because too many wait already", `${app}/${name}`);
@@ -53,16 +65,17 @@ export function mayWait({ app, name }: CompiledPolicy): boolean {
 }
 
 /** Counts the current request in, until `endWaiting` or its end: it ends if its client leaves. */
-export function beginWaiting({ app }: CompiledPolicy): void {
-  keepForRequest(waitingField, { app, watched: watchClient() });
+export function beginWaiting({ app, counterPrefix: policy }: CompiledPolicy): void {
+  keepForRequest(waitingField, { app, policy, watched: watchClient() });
   takePlace(places, app);
+  ofPolicies[policy] = (ofPolicies[policy] ?? 0) + 1;
   publishWaiting(places.taken);
 }
 
 export function endWaiting(): void {
   const waiting = takeFromRequest(waitingField);
   if (waiting === undefined) return;
-  leave(waiting.app);
+  leave(waiting);
   if (waiting.watched) unwatchClient();
 }
 

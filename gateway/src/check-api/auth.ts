@@ -4,7 +4,7 @@
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { retryAfterSeconds } from "../../../limiter/src/header-values.ts";
-import { mayWait, waitUs } from "../charging/waiting-requests.ts";
+import { mayWait, mostOfOnePolicy, waitUs } from "../charging/waiting-requests.ts";
 import { countCheckRequest } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import type { Settings } from "../settings.ts";
@@ -45,7 +45,7 @@ function answer(settings: Settings): CheckError | undefined {
   const outcomes = decideRequestedChecks(caller, requested, charges);
   // Who only looks has nothing to wait for.
   const delayUs = allAllowed(outcomes) && !written.isPeek ? longestDelayUs(outcomes) : 0;
-  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy);
+  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy, mostOfOnePolicy());
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
   send(settings, outcomes, mayGoOn ? delayUs : 0);
   return undefined;

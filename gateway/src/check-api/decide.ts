@@ -317,7 +317,7 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
   const { delayUs } = merged;
   if (!outcome.allowed || delayUs === 0) return;
   const leftUs = maxWaitUs - (own.waitedUs ?? 0);
-  if (delayUs > leftUs || !mayWait(outcome.policy)) {
+  if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy())) {
     turnAway(outcome, charges);
     return;
   }

@@ -12,7 +12,7 @@ local function counted(world, number)
   local worker = world.workers[number or 1]
   return {
     queues = worker.inner("gateway.src.charging.delay", "queues"),
-    waitingFor = worker.inner("gateway.src.charging.delay", "waitingFor"),
+    waitingFor = worker.inner("gateway.src.charging.waiting-requests", "ofPolicies"),
     waiting = worker.inner("gateway.src.charging.waiting-requests", "places").taken,
   }
 end
