@@ -319,6 +319,26 @@ describe("a hold", () => {
     expect(await send("check", JSON.stringify({ checks: [long] }).padEnd(8_193))).toMatchObject({
       errors: [{ path: "checks[0].maxWait", expected }],
     });
+    // nginx reads chunks into a buffer of 64 KB, whatever is in them, and keeps it.
+    for (const [path, field, body] of [
+      ["hold", "maxWait", { policy: "two-node", key: ["chunked"], maxWait: "1s" }],
+      ["check", "checks[0].maxWait", { checks: [{ policy: "rate", key: ["chunked"], maxWait: "1s" }] }],
+    ] as const) {
+      const answer = await ask(`${gateways[0]?.privateUrl}/sluice/v1/${path}`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${shop.token}`,
+          "content-type": "application/json",
+          "transfer-encoding": "chunked",
+        },
+        body: JSON.stringify(body),
+      });
+      expect(answer.status).toBe(400);
+      expect(JSON.parse(answer.body)).toMatchObject({
+        code: "invalid-request",
+        errors: [{ path: field, expected: expect.stringContaining("Content-Length"), got: "none" }],
+      });
+    }
     expect(await send("release", "[1]")).toMatchObject({ errors: [{ path: "", expected: 'an object with "hold"' }] });
     expect(await send("renew", { hold: 7 })).toMatchObject({
       errors: [{ path: "hold", expected: "what /sluice/v1/hold answered", got: "7" }],

@@ -6,6 +6,7 @@
 import { formatDuration, parseDuration } from "../../../limiter/src/document/duration.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
+import { readHeader } from "../request/request-headers.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
 import type { CheckError } from "./check-errors.ts";
 import { aPlan, type Written } from "./requested-policy.ts";
@@ -156,8 +157,17 @@ function refuseWaitingTogether(written: readonly Written[], findings: Findings):
   }
 }
 
+/** nginx keeps the buffer in which the body came: one as long as the body only if its length was known before. */
 function refuseLongWaiting(body: string, [first]: readonly Written[], findings: Findings): void {
-  if (first === undefined || first.maxWaitUs === 0 || body.length <= mostWaitingBytes) return;
+  if (first === undefined || first.maxWaitUs === 0) return;
+  if (readHeader("content-length") === undefined) {
+    addProblem(findings, {
+      path: `${first.path}maxWait`,
+      expected: "a request with Content-Length: a body in chunks takes 64 KB while the check waits",
+      got: "none",
+    });
+  }
+  if (body.length <= mostWaitingBytes) return;
   addProblem(findings, {
     path: `${first.path}maxWait`,
     expected: `a body of at most ${mostWaitingBytes} bytes: it is kept while the check waits`,
