@@ -159,7 +159,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       try {
         const findings = noFindings();
         const text = request.body === undefined ? "" : (await body.whole(request.body as Readable)).toString();
-        const list = await readNetworks(text, findings);
+        const list = await readNetworks(text, findings, app.pausesOf(request));
         const count = problemCount(findings);
         if (count > 0) {
           const errors = listProblems(findings);

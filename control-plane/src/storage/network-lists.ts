@@ -1,10 +1,11 @@
 // Named lists of networks, which exemptions and bans refer to. A list is replaced as a whole. The history says how many networks a list
 // had before and after, and which came and went if they are few: a hundred thousand in each entry would leave no room for policies.
 
-import { createHash } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { pauses } from "../limits/pauses.ts";
 import type { NewNetworkList } from "../networks/read-networks.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
@@ -89,25 +90,22 @@ export function putNetworkList(
     await getApp(transaction, app);
     const row = await transaction
       .selectFrom("network_lists")
-      .select(["revision", "networks", "bytes"])
+      .select(["revision", "networks", "count", "bytes"])
       .where("app", "=", app)
       .where("name", "=", name)
       .executeTakeFirst();
     put.precondition(row === undefined ? undefined : Number(row.revision));
-    const networks = list.networks.join("\n");
-    if (row?.networks === networks) return { revision: Number(row.revision), created: false };
+    if (row?.networks === list.networks) return { revision: Number(row.revision), created: false };
     const more = { networkLists: row === undefined ? 1 : 0, networkBytes: list.bytes - Number(row?.bytes ?? 0) };
     await takeRoom(transaction, app, more, put.total);
-    const before = row === undefined ? undefined : networksIn(row.networks);
     const revision = await record({
-      action: before === undefined ? "create-networks" : "update-networks",
+      action: row === undefined ? "create-networks" : "update-networks",
       app,
       subject: name,
-      ...(before === undefined ? {} : { before: described(before) }),
-      after: described(list.networks, before),
+      ...(row === undefined ? {} : { before: await described(row) }),
+      after: await described(list, row),
     });
-    const { ranges, bytes } = list;
-    const values = { networks, count: list.networks.length, ranges, bytes, revision, updated_at: origin.atMs };
+    const values = { ...list, revision, updated_at: origin.atMs };
     if (row === undefined) {
       await transaction
         .insertInto("network_lists")
@@ -137,7 +135,7 @@ export function deleteNetworkList(
     await getApp(transaction, app);
     const row = await transaction
       .selectFrom("network_lists")
-      .select(["revision", "networks", "bytes"])
+      .select(["revision", "networks", "count", "bytes"])
       .where("app", "=", app)
       .where("name", "=", name)
       .executeTakeFirst();
@@ -146,7 +144,7 @@ export function deleteNetworkList(
     await requireUnused(transaction, app, name, origin.atMs);
     await transaction.deleteFrom("network_lists").where("app", "=", app).where("name", "=", name).execute();
     await addUsage(transaction, app, { networkLists: -1, networkBytes: -Number(row.bytes) });
-    return record({ action: "delete-networks", app, subject: name, before: described(networksIn(row.networks)) });
+    return record({ action: "delete-networks", app, subject: name, before: await described(row) });
   });
 }
 
@@ -235,20 +233,32 @@ function refersTo(document: string, reference: string): boolean {
 
 const mostToldNetworks = 50;
 
-/** Returns what the history says of a list. @param before the networks that it had; undefined: the entry is about these alone */
-function described(networks: readonly string[], before?: readonly string[]): string {
-  const sha256 = createHash("sha256").update(networks.join("\n")).digest("hex");
-  return JSON.stringify({
-    count: networks.length,
-    sha256,
-    ...(before === undefined ? {} : difference(before, networks)),
-  });
+type Listed = Pick<NetworkListTable, "networks" | "count">;
+
+/** Returns what the history says of a list. @param before the list that it was; undefined: the entry is about this one alone */
+async function described({ networks, count }: Listed, before?: Listed): Promise<string> {
+  // Another thread computes it.
+  const sha256 = Buffer.from(await crypto.subtle.digest("SHA-256", Buffer.from(networks))).toString("hex");
+  const change = before === undefined ? {} : await difference(networksIn(before.networks), networksIn(networks));
+  return JSON.stringify({ count: Number(count), sha256, ...change });
 }
 
-function difference(before: readonly string[], after: readonly string[]): object {
-  const [had, has] = [new Set(before), new Set(after)];
-  const added = after.filter((one) => !had.has(one));
-  const removed = before.filter((one) => !has.has(one));
+/** Networks that are compared without looking how long it took. */
+const comparedAtOnce = 1_000;
+
+async function difference(before: readonly string[], after: readonly string[]): Promise<object> {
+  const pause = pauses(setImmediate);
+  const only = new Set<string>();
+  for (const [i, network] of before.entries()) {
+    only.add(network);
+    if (i % comparedAtOnce === 0) await pause();
+  }
+  const added: string[] = [];
+  for (const [i, network] of after.entries()) {
+    if (!only.delete(network)) added.push(network);
+    if (i % comparedAtOnce === 0) await pause();
+  }
+  const removed = [...only];
   return {
     added: added.length,
     removed: removed.length,
