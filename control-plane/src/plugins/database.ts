@@ -5,6 +5,7 @@ import fp from "fastify-plugin";
 import { probeWriting } from "../storage/database.ts";
 import { DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import type { StorageHealth } from "../storage/engines/storage-health.ts";
+import { onBehalfOf } from "../storage/engines/turns.ts";
 import type { Database } from "../storage/tables.ts";
 
 const retryMs = 1_000;
@@ -49,7 +50,8 @@ export default fp<{ database: Database; health: StorageHealth }>(
         return;
       }
       app.log.error({ err: error, storage: state }, troubles[state]);
-      retry = setInterval(tryAgain, retryMs).unref();
+      // Not on behalf of whose request has failed.
+      retry = onBehalfOf.exit(() => setInterval(tryAgain, retryMs).unref());
     });
     // Tries once at the start, so that the state is known before somebody's first change fails.
     tryAgain();

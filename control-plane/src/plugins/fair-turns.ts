@@ -23,9 +23,11 @@ export default fp(
     const schedule = new FairSchedule();
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
-    const nextTurn = ({ address }: FastifyRequest, goesOn = true) => schedule.turn(ipPrefix(address, 32, 64), goesOn);
+    const nextTurn = (request: FastifyRequest, goesOn = true) => schedule.turn(addressOf(request), goesOn);
     app.decorate("nextTurn", nextTurn);
     app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
+    // Until it is known who sends the request: identifying them may change a session.
+    app.addHook("onRequest", (request, _reply, done) => onBehalfOf.run(strangerAt(request), done));
     app.addHook("onRequest", async (request, reply) => {
       // Gateways come all at once after an outage, and each keeps its socket.
       if (request.routeOptions.config?.access === "gateway") return;
@@ -35,8 +37,9 @@ export default fp(
       if (request.raw.destroyed) reply.hijack();
     });
     // Changes take turns by who makes them, since one may hold the database for half a second.
-    app.addHook("preHandler", ({ caller }, _reply, done) => {
-      onBehalfOf.run(caller === undefined ? "" : ownerOf(caller), done);
+    app.addHook("preHandler", (request, _reply, done) => {
+      const { caller } = request;
+      onBehalfOf.run(caller === undefined ? strangerAt(request) : ownerOf(caller), done);
     });
     // The database answers several requests at once: without turns, everybody would wait until all these answers are written.
     app.addHook("preSerialization", async (request, _reply, answer) => {
@@ -50,4 +53,8 @@ export default fp(
 
 function addressOf({ address }: FastifyRequest): string {
   return ipPrefix(address, 32, 64);
+}
+
+function strangerAt(request: FastifyRequest): string {
+  return `address ${addressOf(request)}`;
 }

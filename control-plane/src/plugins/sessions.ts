@@ -7,7 +7,7 @@ import fp from "fastify-plugin";
 import type { Transaction } from "kysely";
 import type { SessionLimits } from "../configuration.ts";
 import { ApiError } from "../errors/api-error.ts";
-import type { Caller } from "../rights/caller.ts";
+import { type Caller, ownerOf as ownerOfTurns } from "../rights/caller.ts";
 import {
   cookieValue,
   csrfTokenOf,
@@ -20,6 +20,7 @@ import {
 } from "../sessions/session-secret.ts";
 import { findCaller, findMember, type TokenRefusal } from "../storage/callers.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
+import { onBehalfOf } from "../storage/engines/turns.ts";
 import {
   endSession,
   type NewSession,
@@ -193,7 +194,7 @@ export default fp<SessionsOptions>(
       if (valid.length > 1) return "several";
       const { stored, presented, isPresent, owner } = found;
       if (stored.token !== undefined) app.noteTokenUse(stored.token);
-      if (isPresent) await keep(stored, presented, reply, nowMs);
+      if (isPresent) await onBehalfOf.run(ownerOfTurns(owner), () => keep(stored, presented, reply, nowMs));
       else setCookie(reply, { id: stored.id, bits: nextBits(stored.key, presented.bits) }, stored.endsAtMs);
       request.session = sessionFrom(stored, nowMs);
       return owner;

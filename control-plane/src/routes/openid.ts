@@ -12,6 +12,7 @@ import { answerError } from "../plugins/error-responses.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { onBehalfOf } from "../storage/engines/turns.ts";
 import { refusePerson, refuseSignIn, signInByIdentity } from "../storage/sign-in.ts";
 
 const tags = ["session"];
@@ -129,7 +130,8 @@ export default async function openIdRoutes(
       // This limits how often a client that has begun a sign-in can make us ask the provider.
       const complete = () => asked.complete(queryOf(request), begun);
       const person = await app.requestLimits.tryToSignIn(request, reply, complete, isRefusal);
-      await signIn(person, request, reply);
+      const owner = JSON.stringify(["person", person.issuer, person.subject]);
+      await onBehalfOf.run(owner, () => signIn(person, request, reply));
       return reply.headers(pageHeaders).send(goOnPage(begun.returnTo));
     },
   );

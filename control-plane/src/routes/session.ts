@@ -5,11 +5,12 @@ import type { FastifyInstance } from "fastify";
 import { callerOf, requirePerson } from "../plugins/authentication.ts";
 import { requireOwnOrigin } from "../plugins/same-site.ts";
 import type { Session } from "../plugins/sessions.ts";
-import type { Caller } from "../rights/caller.ts";
+import { type Caller, ownerOf } from "../rights/caller.ts";
 import { querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { onBehalfOf } from "../storage/engines/turns.ts";
 import { signInByToken } from "../storage/sign-in.ts";
 
 const tags = ["session"];
@@ -65,9 +66,11 @@ export default async function sessionRoutes(
       const { token } = readBody<{ token: string }>(bodyShape, request.body);
       const caller = await app.identifyToken(token, request, reply);
       requirePerson(caller);
-      await app.sessions.endFormer(request, reply);
-      const place = { atMs: app.now(), from: request.address };
-      const session = await app.sessions.begin(reply, (fresh) => signInByToken(app.database, place, caller, fresh));
+      const session = await onBehalfOf.run(ownerOf(caller), async () => {
+        await app.sessions.endFormer(request, reply);
+        const place = { atMs: app.now(), from: request.address };
+        return app.sessions.begin(reply, (fresh) => signInByToken(app.database, place, caller, fresh));
+      });
       reply.code(201);
       return shown(caller, session);
     },
