@@ -334,6 +334,8 @@ export interface paths {
                             policies?: number;
                             bytes?: number;
                             steps?: number;
+                            limits?: number;
+                            kinds?: number;
                             templates?: number;
                             templateBytes?: number;
                             bans?: number;
@@ -361,6 +363,8 @@ export interface paths {
                             policies?: number;
                             bytes?: number;
                             steps?: number;
+                            limits?: number;
+                            kinds?: number;
                             templates?: number;
                             templateBytes?: number;
                             bans?: number;
@@ -4664,7 +4668,7 @@ export interface components {
             policies?: string[];
             bounds?: {
                 /** @enum {string} */
-                bound: "policies" | "bytes" | "steps" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens" | "consumers" | "networkLists" | "networkBytes";
+                bound: "policies" | "bytes" | "steps" | "limits" | "kinds" | "templates" | "templateBytes" | "bans" | "banBytes" | "tokens" | "consumers" | "networkLists" | "networkBytes";
                 /** @enum {string} */
                 of: "policy" | "template" | "app" | "all";
                 used: number;
@@ -5050,6 +5054,8 @@ export interface components {
                 policies: number;
                 bytes: number;
                 steps: number;
+                limits: number;
+                kinds: number;
                 templates: number;
                 templateBytes: number;
                 bans: number;
@@ -5063,6 +5069,8 @@ export interface components {
                 policies: number;
                 bytes: number;
                 steps: number;
+                limits: number;
+                kinds: number;
                 templates: number;
                 templateBytes: number;
                 bans: number;

@@ -10,6 +10,10 @@ export interface Usage {
   readonly bytes: number;
   /** The most that the policies' regular expressions cost a request, for each character of its path. */
   readonly steps: number;
+  /** The most limits that decide one request, of all policies together. */
+  readonly limits: number;
+  /** How many kinds of keys the policies' overrides and exemptions have: a request is looked up once for each. */
+  readonly kinds: number;
   readonly templates: number;
   readonly templateBytes: number;
   /** Number of bans that are in force, or have expired and are not deleted yet. */
@@ -32,6 +36,8 @@ export const boundNames: readonly Bound[] = [
   "policies",
   "bytes",
   "steps",
+  "limits",
+  "kinds",
   "templates",
   "templateBytes",
   "bans",
@@ -55,6 +61,8 @@ const usualBounds: Bounds = Object.freeze({
   policies: 1_000,
   bytes: 2_097_152,
   steps: 25,
+  limits: 4_000,
+  kinds: 8_000,
   templates: 200,
   templateBytes: 262_144,
   bans: 10_000,
@@ -74,14 +82,29 @@ const usualBounds: Bounds = Object.freeze({
 export function boundsOf(app: string, set: Partial<Bounds> | undefined, total: TotalBounds): Bounds {
   if (app !== "default") return { ...usualBounds, ...set };
   const { policies, steps } = total;
+  const limits = policies * (usualBounds.limits / usualBounds.policies);
+  const kinds = policies * (usualBounds.kinds / usualBounds.policies);
   const bytes = policyBytesInAll(total);
-  return { ...usualBounds, policies, steps, bytes, consumers: mostConsumers, networkBytes: mostNetworkBytes, ...set };
+  return {
+    ...usualBounds,
+    policies,
+    steps,
+    limits,
+    kinds,
+    bytes,
+    consumers: mostConsumers,
+    networkBytes: mostNetworkBytes,
+    ...set,
+  };
 }
 
 const descriptions: Readonly<Record<Bound, string>> = {
   policies: "Number of policies.",
   bytes: "Bytes of the policies' documents, as gateways get them.",
   steps: "Steps of the regular expressions of paths, for each character of a path.",
+  limits: "Number of the limits that decide a request: of each policy, the most that one of its plans has.",
+  kinds:
+    "Number of the kinds of keys that overrides and exemptions have: those of one kind have values, and beginnings of values of one length, for the same parts.",
   templates: "Number of templates.",
   templateBytes: "Bytes of the templates' documents.",
   bans: "Number of bans in force.",

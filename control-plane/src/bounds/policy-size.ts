@@ -1,5 +1,6 @@
 // Measures how much of its app's bounds a policy uses.
 
+import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { expressionSteps } from "@sluice/limiter/match/expression-steps.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 
@@ -7,19 +8,72 @@ export interface PolicySize {
   /** Size of its document as JSON without spaces, in UTF-8. */
   readonly bytes: number;
   readonly steps: number;
+  /** The most limits that decide one request. */
+  readonly limits: number;
+  /** Of the keys of its overrides and exemptions: a request is looked up once for each. */
+  readonly kinds: number;
 }
+
+export const noSize: PolicySize = Object.freeze({ bytes: 0, steps: 0, limits: 0, kinds: 0 });
 
 /** @param document a valid document with its templates resolved */
 export function policySize(document: unknown): PolicySize {
-  return { bytes: documentBytes(document), steps: stepsOf(document) };
+  const policy = document as Measured;
+  return {
+    bytes: documentBytes(document),
+    steps: stepsOf(policy),
+    limits: limitsOf(policy),
+    kinds: kindsOf((policy.overrides ?? []).map(({ key }) => key)) + kindsOf(policy.exempt?.keys ?? []),
+  };
+}
+
+/** Returns how much more an app uses when the size of one of its policies changes. Numbers of a database may be texts. */
+export function sizeChange(before: PolicySize, after: PolicySize): PolicySize {
+  return {
+    bytes: after.bytes - Number(before.bytes),
+    steps: after.steps - Number(before.steps),
+    limits: after.limits - Number(before.limits),
+    kinds: after.kinds - Number(before.kinds),
+  };
+}
+
+export function sumOfSizes(one: PolicySize, other: PolicySize): PolicySize {
+  return {
+    bytes: one.bytes + other.bytes,
+    steps: one.steps + other.steps,
+    limits: one.limits + other.limits,
+    kinds: one.kinds + other.kinds,
+  };
+}
+
+/** @param row its numbers may be texts */
+export function sizeFrom({ bytes, steps, limits, kinds }: PolicySize): PolicySize {
+  return { bytes: Number(bytes), steps: Number(steps), limits: Number(limits), kinds: Number(kinds) };
 }
 
 export function documentBytes(document: unknown): number {
   return Buffer.byteLength(JSON.stringify(document) ?? "");
 }
 
-function stepsOf(document: unknown): number {
-  const { match } = document as { match?: { paths?: readonly string[] } };
+/** What is measured of a document. */
+interface Measured {
+  readonly match?: { readonly paths?: readonly string[] };
+  readonly limits?: readonly unknown[];
+  readonly plans?: Readonly<Record<string, readonly unknown[]>>;
+  readonly overrides?: readonly { readonly key: readonly string[] }[];
+  readonly exempt?: { readonly keys?: readonly (readonly string[])[] };
+}
+
+function stepsOf({ match }: Measured): number {
   const patterns = [...new Set(match?.paths ?? [])].map(pathPattern);
   return expressionSteps(patterns.filter(({ kind }) => kind === "regex").map(({ text }) => text));
+}
+
+function limitsOf({ limits, plans = {} }: Measured): number {
+  const lists = [limits, ...Object.values(plans)];
+  return Math.max(0, ...lists.map((list) => list?.length ?? 0));
+}
+
+function kindsOf(keys: readonly (readonly string[])[]): number {
+  return new Set(keys.map(kindOfPatterns)).size;
 }

@@ -13,7 +13,7 @@ import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
-import { policySize } from "../bounds/policy-size.ts";
+import { noSize, policySize } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
 import { pauses } from "../limits/pauses.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
@@ -206,7 +206,7 @@ class Check {
     if (name === undefined && isObject(read.document)) {
       problems.unshift({ path: "name", expected: "the name of the policy", got: "nothing" });
     }
-    const size = problems.length === 0 ? policySize(validation.resolved) : { bytes: 0, steps: 0 };
+    const size = problems.length === 0 ? policySize(validation.resolved) : noSize;
     const bytesBefore = this.#bytesBefore.get(policy ?? "") ?? 0;
     if (size.bytes > Math.max(mostDocumentBytes, bytesBefore)) {
       const expected = `a document of at most ${mostDocumentBytes} bytes`;

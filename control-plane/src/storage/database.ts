@@ -147,6 +147,8 @@ async function probeRoom(database: Database): Promise<void> {
           owner: null,
           bytes: 0,
           steps: 0,
+          limits: 0,
+          kinds: 0,
         })
         .execute();
       throw new ProbeEnded();

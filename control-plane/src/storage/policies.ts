@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import { type PolicySize, policySize } from "../bounds/policy-size.ts";
+import { noSize, policySize, sizeChange } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
@@ -135,14 +135,9 @@ export function deletePolicy(
     precondition(Number(row.revision));
     await deleteBansOfPolicies(transaction, app, [name]);
     await transaction.deleteFrom("policies").where("app", "=", app).where("name", "=", name).execute();
-    await addUsage(transaction, app, { policies: -1, bytes: -Number(row.bytes), steps: -Number(row.steps) });
+    await addUsage(transaction, app, { policies: -1, ...sizeChange(row, noSize) });
     return record({ action: "delete-policy", app, policy: name, before: row.document });
   });
-}
-
-/** Returns how much more an app uses when the size of one of its policies changes. */
-export function sizeChange(before: { readonly bytes: number; readonly steps: number }, after: PolicySize): PolicySize {
-  return { bytes: after.bytes - Number(before.bytes), steps: after.steps - Number(before.steps) };
 }
 
 function findRow(

@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import type { PolicySize } from "../bounds/policy-size.ts";
+import { noSize, type PolicySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
@@ -95,14 +95,15 @@ async function readRows(database: Database | Transaction<Tables>, app: string): 
   for (let after = ""; ; ) {
     const page = await database
       .selectFrom("policies")
-      .select(["name", "revision", "owner", "bytes", "steps"])
+      .select(["name", "revision", "owner", "bytes", "steps", "limits", "kinds"])
       .where("app", "=", app)
       .where("name", ">", after)
       .orderBy("name")
       .limit(rowsRead)
       .execute();
-    for (const { name, owner, revision, bytes, steps } of page) {
-      stored.set(name, { name, owner, revision: Number(revision), bytes: Number(bytes), steps: Number(steps) });
+    for (const row of page) {
+      const { name, owner, revision } = row;
+      stored.set(name, { name, owner, revision: Number(revision), ...sizeFrom(row) });
     }
     const end = page.at(-1);
     if (end === undefined || page.length < rowsRead) return stored;
@@ -195,16 +196,16 @@ function roomFor(
   deletions: readonly ChangedText[],
   stored: ReadonlyMap<string, StoredRow>,
 ): PolicySize & { policies: number } {
-  const room = { policies: 0, bytes: 0, steps: 0 };
+  let policies = 0;
+  let room = noSize;
   const add = (name: string, after: PolicySize | undefined) => {
     const before = stored.get(name);
-    room.policies += Number(after !== undefined) - Number(before !== undefined);
-    room.bytes += (after?.bytes ?? 0) - (before?.bytes ?? 0);
-    room.steps += (after?.steps ?? 0) - (before?.steps ?? 0);
+    policies += Number(after !== undefined) - Number(before !== undefined);
+    room = sumOfSizes(room, sizeChange(before ?? noSize, after ?? noSize));
   };
   for (const { name, policy } of puts) add(name, policy);
   for (const { name } of deletions) add(name, undefined);
-  return room;
+  return { policies, ...room };
 }
 
 /** @returns the last revision; undefined if there is nothing to delete */
@@ -247,10 +248,19 @@ async function storeAll(
     if (replaced.length > 0) {
       await transaction.deleteFrom("policies").where("app", "=", app).where("name", "in", replaced).execute();
     }
-    const rows = some.map(({ name, policy: { document, bytes, steps } }, i): PolicyTable => {
+    const rows = some.map(({ name, policy }, i): PolicyTable => {
       const row = stored.get(name);
       const owner = row === undefined ? who : row.owner;
-      return { app, name, document, revision: revisions[at + i] as number, updated_at: atMs, owner, bytes, steps };
+      const { document } = policy;
+      return {
+        app,
+        name,
+        document,
+        revision: revisions[at + i] as number,
+        updated_at: atMs,
+        owner,
+        ...sizeFrom(policy),
+      };
     });
     await transaction.insertInto("policies").values(rows).execute();
     await setImmediate();

@@ -2,9 +2,10 @@
 // there are many documents, which can be rolled back too. Bans, tokens and the app's settings stay as they are.
 
 import { setImmediate } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import { documentBytes, type PolicySize, policySize } from "../bounds/policy-size.ts";
+import { noSize, type PolicySize, policySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { pauses } from "../limits/pauses.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
@@ -104,7 +105,8 @@ async function store(
   }
   const revisions = await recordMany(record, texts, () => entry);
   const revisionOf = new Map(changes.map((change, i) => [change, revisions[i] as number]));
-  const room = { policies: 0, bytes: 0, steps: 0, templates: 0, templateBytes: 0 };
+  const room = { policies: 0, templates: 0, templateBytes: 0 };
+  let sizes = noSize;
   for (const change of templates) {
     const { name, before, after } = change;
     room.templates += Number(after !== undefined) - Number(before !== undefined);
@@ -124,13 +126,12 @@ async function store(
     for (const change of some) {
       const { name, before, after } = change;
       const revision = revisionOf.get(change) as number;
-      const sizeBefore = stored.get(name) ?? { bytes: 0, steps: 0 };
-      const size = after === undefined ? { bytes: 0, steps: 0 } : policySize(what.validate(name, after, known, owner));
+      const sizeBefore = stored.get(name) ?? noSize;
+      const size = after === undefined ? noSize : policySize(what.validate(name, after, known, owner));
       await pause();
       checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
       room.policies += Number(after !== undefined) - Number(before !== undefined);
-      room.bytes += size.bytes - sizeBefore.bytes;
-      room.steps += size.steps - sizeBefore.steps;
+      sizes = sumOfSizes(sizes, sizeChange(sizeBefore, size));
       if (after === undefined) continue;
       const { owner: creator = origin.who } = stored.get(name) ?? {};
       const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs, owner: creator };
@@ -141,8 +142,11 @@ async function store(
     await setImmediate();
   }
   if (templates.length > 0)
-    room.bytes += await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what);
-  await takeRoom(transaction, app, room, total);
+    sizes = sumOfSizes(
+      sizes,
+      await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what),
+    );
+  await takeRoom(transaction, app, { ...room, ...sizes }, total);
   return revisions.at(-1) as number;
 }
 
@@ -167,25 +171,21 @@ async function resizeOthers(
   templates: Templates,
   changed: ReadonlySet<string>,
   { app, validate }: RollBack,
-): Promise<number> {
+): Promise<PolicySize> {
   const rows = await transaction
     .selectFrom("policies")
-    .select(["name", "document", "bytes"])
+    .select(["name", "document", "bytes", "steps", "limits", "kinds"])
     .where("app", "=", app)
     .where("document", "like", '%"template":"%')
     .execute();
-  let more = 0;
-  for (const { name, document, bytes } of rows) {
+  let more = noSize;
+  for (const row of rows) {
+    const { name, document } = row;
     if (changed.has(name)) continue;
-    const size = documentBytes(validate(name, JSON.parse(document), templates, owner));
-    if (size === Number(bytes)) continue;
-    more += size - Number(bytes);
-    await transaction
-      .updateTable("policies")
-      .set({ bytes: size })
-      .where("app", "=", app)
-      .where("name", "=", name)
-      .execute();
+    const size = policySize(validate(name, JSON.parse(document), templates, owner));
+    if (isDeepStrictEqual(size, sizeFrom(row))) continue;
+    more = sumOfSizes(more, sizeChange(row, size));
+    await transaction.updateTable("policies").set(size).where("app", "=", app).where("name", "=", name).execute();
   }
   return more;
 }
@@ -196,12 +196,10 @@ async function readSizes(
 ): Promise<Map<string, PolicySize & { readonly owner: string | null }>> {
   const rows = await transaction
     .selectFrom("policies")
-    .select(["name", "bytes", "steps", "owner"])
+    .select(["name", "bytes", "steps", "limits", "kinds", "owner"])
     .where("app", "=", app)
     .execute();
-  return new Map(
-    rows.map(({ name, bytes, steps, owner }) => [name, { bytes: Number(bytes), steps: Number(steps), owner }]),
-  );
+  return new Map(rows.map((row) => [row.name, { ...sizeFrom(row), owner: row.owner }]));
 }
 
 function bytesOf(document: unknown): number {

@@ -72,6 +72,8 @@ export interface PolicyTable {
   /** What the policy uses of the app's bounds, with templates resolved. */
   bytes: number;
   steps: number;
+  limits: number;
+  kinds: number;
 }
 
 export interface RevisionTable {
@@ -263,6 +265,8 @@ export interface UsageTable extends UsageSums {
   consumers: Generated<number>;
   network_lists: Generated<number>;
   network_bytes: Generated<number>;
+  limits: Generated<number>;
+  kinds: Generated<number>;
 }
 
 /** An action that does not change what gateways enforce. Written once, never changed. */

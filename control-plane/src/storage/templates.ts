@@ -5,7 +5,7 @@ import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
-import { documentBytes, type PolicySize } from "../bounds/policy-size.ts";
+import { noSize, type PolicySize, policySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { resolveTemplates, type Templates, usesTemplate } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
@@ -155,44 +155,33 @@ async function resizeUsers(
 ): Promise<void> {
   const sizes = users.map((user) => ({
     ...user,
-    // A template cannot contain paths, so the steps stay the same.
-    after: documentBytes(resolveTemplates(user.document, templates).document),
+    after: policySize(resolveTemplates(user.document, templates).document),
   }));
-  let bytes = 0;
-  for (const { bytes: before, after } of sizes) {
-    checkDocumentBytes("policy", after, before);
-    bytes += after - before;
+  let more = noSize;
+  for (const { after, ...before } of sizes) {
+    checkDocumentBytes("policy", after.bytes, before.bytes);
+    more = sumOfSizes(more, sizeChange(before, after));
   }
-  await takeRoom(transaction, app, { bytes, templateBytes }, total);
-  for (const [i, { name, bytes: before, after }] of sizes.entries()) {
-    if (after === before) continue;
+  await takeRoom(transaction, app, { ...more, templateBytes }, total);
+  for (const [i, { name, after, ...before }] of sizes.entries()) {
+    if (isDeepStrictEqual(after, sizeFrom(before))) continue;
     // SQLite blocks the thread, so other requests get their turn in between.
     if (i % writtenAtOnce === writtenAtOnce - 1) await setImmediate();
-    await transaction
-      .updateTable("policies")
-      .set({ bytes: after })
-      .where("app", "=", app)
-      .where("name", "=", name)
-      .execute();
+    await transaction.updateTable("policies").set(after).where("app", "=", app).where("name", "=", name).execute();
   }
 }
 
 async function readUsers(transaction: Transaction<Tables>, app: string, template: string): Promise<UsingPolicy[]> {
   const rows = await transaction
     .selectFrom("policies")
-    .select(["name", "document", "bytes", "steps"])
+    .select(["name", "document", "bytes", "steps", "limits", "kinds"])
     .where("app", "=", app)
     // Finds references in stored documents. The filter below removes other documents that contain this text.
     .where("document", "like", `%"template":"${template}"%`)
     .orderBy("name")
     .execute();
   return rows
-    .map(({ name, document, bytes, steps }) => ({
-      name,
-      document: JSON.parse(document),
-      bytes: Number(bytes),
-      steps: Number(steps),
-    }))
+    .map((row) => ({ name: row.name, document: JSON.parse(row.document), ...sizeFrom(row) }))
     .filter(({ document }) => usesTemplate(document, template));
 }
 

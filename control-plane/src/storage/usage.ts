@@ -58,6 +58,8 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
         policies: row("policies", "+", change.policies ?? 0),
         bytes: row("bytes", "+", change.bytes ?? 0),
         steps: row("steps", "+", change.steps ?? 0),
+        limits: row("limits", "+", change.limits ?? 0),
+        kinds: row("kinds", "+", change.kinds ?? 0),
         templates: row("templates", "+", change.templates ?? 0),
         template_bytes: row("template_bytes", "+", change.templateBytes ?? 0),
         bans: row("bans", "+", change.bans ?? 0),
@@ -156,12 +158,14 @@ export function noUsage(): CountedUsage {
 }
 
 function usageFrom(
-  row: UsageSums & Partial<Record<"consumers" | "network_lists" | "network_bytes", number>>,
+  row: UsageSums & Partial<Record<"consumers" | "network_lists" | "network_bytes" | "limits" | "kinds", number>>,
 ): CountedUsage {
   return {
     policies: Number(row.policies),
     bytes: Number(row.bytes),
     steps: Number(row.steps),
+    limits: Number(row.limits ?? 0),
+    kinds: Number(row.kinds ?? 0),
     templates: Number(row.templates),
     templateBytes: Number(row.template_bytes),
     bans: Number(row.bans),

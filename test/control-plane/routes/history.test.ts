@@ -187,14 +187,14 @@ describe("a roll-back", () => {
     for (let i = 0; i < 55; i++) {
       await call("PUT", `/apps/shop/policies/p${i}`, { body: { ...perSecond(1), key: ["header:x-user"] } });
     }
-    const { policies, bytes } = await used();
+    const { policies, bytes, limits } = await used();
     for (const policy of ["p0", "p54"]) {
       await call("POST", "/apps/shop/bans", { body: { policy, key: ["eve"], for: "1h" } });
     }
     expect((await call("POST", "/revisions/4/rollback", { body: { app: "shop" } })).body.changes).toHaveLength(55);
     expect(await used()).toEqual(before);
     await call("POST", "/revisions/61/rollback", { body: { app: "shop" } });
-    expect(await used()).toEqual({ ...before, policies, bytes });
+    expect(await used()).toEqual({ ...before, policies, bytes, limits });
     expect((await call("GET", "/apps/shop/policies?limit=1000")).body.policies).toHaveLength(56);
   });
 

@@ -15,6 +15,8 @@ const undoNetworkLists = `
 `;
 
 const undoNewest = `
+  alter table policies drop column limits; alter table policies drop column kinds;
+  alter table usage drop column limits; alter table usage drop column kinds;
   drop index bans_kind; alter table bans drop column pattern_kind;
   alter table bans drop column key_pattern;
   drop index sessions_ends; drop index tokens_expiry; drop index members_added_in;

@@ -3,7 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 import { type CreateTableBuilder, type Kysely, sql } from "kysely";
-import { policySize } from "../../bounds/policy-size.ts";
+import { type PolicySize, policySize } from "../../bounds/policy-size.ts";
 import { resolveTemplates, type Templates } from "../../templates/resolve-templates.ts";
 import { banBytes, banFrom } from "../bans.ts";
 import { bytesOfEntry } from "../history-retention.ts";
@@ -109,7 +109,48 @@ async function changeTables(database: Kysely<Tables>): Promise<void> {
   await schema.addColumn("bans", "bytes", "bigint", (column) => column.notNull().defaultTo(0));
 }
 
+/** Counts the limits of policies and the kinds of keys, and notes them beside the policies. */
+export async function addLimitsAndKinds(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  for (const table of ["policies", "usage"] as const) {
+    for (const name of ["limits", "kinds"]) {
+      await schema.addColumn(table, name, "bigint", (column) => column.notNull().defaultTo(0));
+    }
+  }
+  const sums = new Map<string, { limits: number; kinds: number }>();
+  await eachPolicy(database, async (app, name, { limits, kinds }) => {
+    for (const whose of ["", app]) {
+      const sum = sums.get(whose) ?? { limits: 0, kinds: 0 };
+      sums.set(whose, { limits: sum.limits + limits, kinds: sum.kinds + kinds });
+    }
+    await database
+      .updateTable("policies")
+      .set({ limits, kinds })
+      .where("app", "=", app)
+      .where("name", "=", name)
+      .execute();
+  });
+  for (const [app, sum] of sums) await database.updateTable("usage").set(sum).where("app", "=", app).execute();
+}
+
 async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageSums): Promise<void> {
+  await eachPolicy(database, async (app, name, { bytes, steps }) => {
+    rowOf(app).policies += 1;
+    rowOf(app).bytes += bytes;
+    rowOf(app).steps += steps;
+    await database
+      .updateTable("policies")
+      .set({ bytes, steps })
+      .where("app", "=", app)
+      .where("name", "=", name)
+      .execute();
+  });
+}
+
+async function eachPolicy(
+  database: Kysely<Tables>,
+  act: (app: string, name: string, size: PolicySize) => Promise<void>,
+): Promise<void> {
   const templates = new Map<string, Map<string, Record<string, unknown>>>();
   for (const { app, name, document } of await database.selectFrom("templates").selectAll().execute()) {
     templates.set(app, (templates.get(app) ?? new Map()).set(name, JSON.parse(document)));
@@ -125,16 +166,7 @@ async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => U
       .offset(offset)
       .execute();
     for (const { app, name, document } of page) {
-      const size = policySize(resolveTemplates(JSON.parse(document), templates.get(app) ?? none).document);
-      rowOf(app).policies += 1;
-      rowOf(app).bytes += size.bytes;
-      rowOf(app).steps += size.steps;
-      await database
-        .updateTable("policies")
-        .set({ bytes: size.bytes, steps: size.steps })
-        .where("app", "=", app)
-        .where("name", "=", name)
-        .execute();
+      await act(app, name, policySize(resolveTemplates(JSON.parse(document), templates.get(app) ?? none).document));
     }
     if (page.length < pageSize) return;
   }

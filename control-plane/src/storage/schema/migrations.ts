@@ -5,7 +5,7 @@ import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
 import { newId } from "../new-id.ts";
 import type { AppTable, Tables } from "../tables.ts";
-import { addBoundsAndAudit } from "./bounds-and-audit.ts";
+import { addBoundsAndAudit, addLimitsAndKinds } from "./bounds-and-audit.ts";
 import { Schema } from "./columns.ts";
 
 const migrations: Record<string, Migration> = {
@@ -30,6 +30,7 @@ const migrations: Record<string, Migration> = {
   "0019-ban-patterns": { up: addBanPatterns },
   "0020-ban-kinds": { up: addBanKinds },
   "0021-members-of-apps": { up: addMembersOfApps },
+  "0022-limits-and-kinds": { up: addLimitsAndKinds },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
