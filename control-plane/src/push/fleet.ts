@@ -78,10 +78,10 @@ const mostRefusalsReported = 10;
 const pushesInTurnMs = 3;
 
 /**
- * Events: `members` when the set of connected gateways has changed, `progress` when any wait for a revision may be over,
+ * Events: `members` when the set of connected gateways has changed, with the link of one that has joined; `progress` when any wait for a revision may be over,
  * `consumers` when any wait for a consumer may be over, `closing` when there will be no more progress.
  */
-export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: []; closing: [] }> {
+export class Fleet extends EventEmitter<{ members: [joined?: GatewayLink]; progress: []; consumers: []; closing: [] }> {
   readonly #members = new Map<string, Member>();
   /** Ids of the members that disconnected, in the order in which they left. */
   readonly #departed = new Set<string>();
@@ -118,7 +118,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
       link,
       sent: undefined,
     });
-    this.emit("members");
+    this.emit("members", link);
     this.emit("progress");
     return older?.link;
   }
@@ -243,7 +243,9 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
 
   /** The number of connected gateways, here or elsewhere. */
   get connectedCount(): number {
-    return this.#connected().length;
+    let count = this.#members.size - this.#departed.size;
+    for (const id of this.#elsewhere.keys()) if (this.#members.get(id)?.link === undefined) count += 1;
+    return count;
   }
 
   /** Returns the number of gateways that are connected or still remembered. */
@@ -252,7 +254,7 @@ export class Fleet extends EventEmitter<{ members: []; progress: []; consumers: 
   }
 
   links(): GatewayLink[] {
-    return this.connected().map(({ link }) => link);
+    return [...this.#members.values()].flatMap(({ link }) => link ?? []);
   }
 
   /** Returns the connected gateways in the order of their ids. */

@@ -1,15 +1,19 @@
 // Tests when gateways are told how many there are: their shares of a limit depend on it while Redis is away.
 
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Fleet, type Gateway } from "../../../control-plane/src/push/fleet.ts";
+import { announceFleet } from "../../../control-plane/src/push/fleet-size.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
-import { announceFleet } from "../../../control-plane/src/push/push-session.ts";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
+import { openSocket } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 let fleet: Fleet;
 let stop: () => void;
 /** What each gateway was told, one number after the other. */
 const told: Record<string, number[]> = {};
 const links: Record<string, GatewayLink> = {};
+const countedWithinMs = 101;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -23,6 +27,11 @@ afterEach(() => {
 });
 
 function join(id: string): void {
+  joinAtOnce(id);
+  vi.advanceTimersByTime(countedWithinMs);
+}
+
+function joinAtOnce(id: string): void {
   const numbers: number[] = [];
   told[id] = numbers;
   const link = { send: (message: { gateways: number }) => numbers.push(message.gateways) } as unknown as GatewayLink;
@@ -32,10 +41,20 @@ function join(id: string): void {
 
 const leave = (id: string) => fleet.leave(id, links[id] as GatewayLink);
 
-it("more gateways are told at once, to all", () => {
+it("more gateways are told at once to the new one, and to the others within a tenth of a second", () => {
   join("a");
-  join("b");
+  joinAtOnce("b");
+  expect(told).toEqual({ a: [1], b: [2] });
+  vi.advanceTimersByTime(countedWithinMs);
   expect(told).toEqual({ a: [1, 2], b: [2] });
+});
+
+it("of gateways that come together, each is told twice, however many they are", () => {
+  const ids = Array.from({ length: 500 }, (_, i) => `g${i}`);
+  for (const id of ids) joinAtOnce(id);
+  vi.advanceTimersByTime(1_000);
+  expect(new Set(ids.map((id) => told[id]?.at(-1)))).toEqual(new Set([500]));
+  expect(Math.max(...ids.map((id) => told[id]?.length ?? 0))).toBe(2);
 });
 
 it("a gateway that comes back within three seconds kept its share", () => {
@@ -100,4 +119,26 @@ it("a gateway that moves to another control plane counts once, and its share sta
   fleet.setElsewhere([{ id: "b" } as Gateway]);
   vi.advanceTimersByTime(10_000);
   expect(told["a"]).toEqual([1, 2]);
+});
+
+describe("eight hundred gateways that come back together", () => {
+  it("take no long turn of the control plane, and learn their number", async () => {
+    vi.useRealTimers();
+    const plane = await startMeasuredProcess();
+    const gateways: Awaited<ReturnType<typeof openSocket>>[] = [];
+    while (gateways.length < 800) {
+      gateways.push(...(await Promise.all(Array.from({ length: 40 }, () => openSocket(plane.url)))));
+    }
+    await plane.longestTurnMs();
+    for (const [i, { say }] of gateways.entries()) {
+      say({ type: "hello", gateway: `g${i}`, version: "1", workers: 1, epoch: "", revision: 0, protocol: 3 });
+    }
+    const numbers = ({ received }: { received: { type: string }[] }) => received.filter(({ type }) => type === "fleet");
+    await untilPasses(() => {
+      for (const gateway of gateways) expect(numbers(gateway).at(-1)).toMatchObject({ gateways: 800 });
+    });
+    expect(await plane.longestTurnMs()).toBeLessThan(200);
+    // Each message to each of the others would be 320,000.
+    expect(gateways.reduce((sum, gateway) => sum + numbers(gateway).length, 0)).toBeLessThan(40_000);
+  });
 });
