@@ -4,7 +4,7 @@
 import { cutToBytes } from "@sluice/limiter/basics/byte-length.ts";
 import type { Problem } from "@sluice/limiter/document/problems.ts";
 import type { KeyActivity, WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
-import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
+import type { GatewayMessage, HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
 import { Ajv } from "ajv";
 
 export const maxMessageBytes = 1024 * 1024;
@@ -13,6 +13,9 @@ export const maxMessageBytes = 1024 * 1024;
  */
 const keptProblems = 21;
 const maxProblemBytes = 500;
+/** Of the problems of a refusal, and of the apps whose consumers are lacking, as JSON: all are kept for each gateway, and told to other control planes. */
+const mostProblemsBytes = 8_192;
+const mostLackingBytes = 4_096;
 /** More than a policy may have limits. */
 const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
@@ -32,7 +35,7 @@ const mostPartCharacters = 300;
 const mostKeyCharacters = 200;
 
 /** Nobody sees these, and some turn what is around them. */
-const invisible = "\\u0000-\\u001f\\u007f\\p{Cf}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}";
+const invisible = "\\u0000-\\u001f\\u007f-\\u009f\\p{Cf}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}";
 /** A short text without such characters, because it goes into logs, pages and metrics. */
 const text = { type: "string", maxLength: 128, pattern: `^[^${invisible}]*$` };
 /** To a database, an id with a space at its end, or with half a surrogate pair, may be equal to another gateway's. */
@@ -117,7 +120,11 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
   if (message === undefined || validators.get(message?.type)?.(message) !== true) return undefined;
   switch (message.type) {
     case "refused":
-      return { ...message, problems: toList(message.problems).slice(0, keptProblems).map(shortenedProblem) };
+      return { ...message, problems: keptOf(message.problems) };
+    case "hello":
+      return message.consumers === undefined ? message : { ...message, consumers: withFewLacking(message.consumers) };
+    case "consumers":
+      return withFewLacking(message);
     case "status":
       return { ...message, counters: Array.isArray(message.counters) ? {} : message.counters };
     case "activity": {
@@ -130,6 +137,26 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
     default:
       return message;
   }
+}
+
+function keptOf(problems: Problem[]): Problem[] {
+  return fitting(toList(problems).slice(0, keptProblems).map(shortenedProblem), mostProblemsBytes);
+}
+
+/** Without all names, it counts as one that may lack consumers of every app. */
+function withFewLacking<Held extends HeldConsumers>(held: Held): Held {
+  if (held.lacking === undefined) return held;
+  return { ...held, lacking: Object.fromEntries(fitting(Object.entries(held.lacking), mostLackingBytes)) };
+}
+
+/** Returns the first items that have room in so many bytes of JSON. */
+function fitting<Item>(items: readonly Item[], mostBytes: number): Item[] {
+  let bytes = 0;
+  const end = items.findIndex((item) => {
+    bytes += Buffer.byteLength(JSON.stringify(item));
+    return bytes > mostBytes;
+  });
+  return end < 0 ? [...items] : items.slice(0, end);
 }
 
 function readWorkerActivity({ policies, keys, ...times }: WorkerActivity): WorkerActivity {

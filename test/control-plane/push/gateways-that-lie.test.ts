@@ -222,9 +222,17 @@ it.each(["gateway-1", "Zürich", "東京 2"])("a gateway may be called %j", (gat
   expect(readGatewayMessage(JSON.stringify(hello(gateway)))).toMatchObject({ gateway });
 });
 
-it.each(["gateway\u200b", "\u202e1-yawetag", "gate\u00adway", "\u3164", "gateway\u2028", "gateway\ufe0f"])(
-  "a gateway may not be called %j: people would take it for another one",
-  (gateway) => expect(readGatewayMessage(JSON.stringify(hello(gateway)))).toBeUndefined(),
+it.each([
+  "gateway\u200b",
+  "\u202e1-yawetag",
+  "gate\u00adway",
+  "\u3164",
+  "gateway\u2028",
+  "gateway\ufe0f",
+  "gateway\u0085",
+  "gate\u009bway",
+])("a gateway may not be called %j: people would take it for another one", (gateway) =>
+  expect(readGatewayMessage(JSON.stringify(hello(gateway)))).toBeUndefined(),
 );
 
 function hello(gateway: string) {
@@ -260,6 +268,29 @@ describe("a database that was restored from a backup made before there were proo
     expect((await history(running))[0]).toMatchObject({ action: "begin-epoch", who: "environment" });
     await untilPasses(async () => expect((await running.call("GET", "readyz")).body.alarms).toEqual([]));
   });
+});
+
+it("of what a gateway says of its problems and of consumers that it lacks, so much is kept as thousands of gateways may say", () => {
+  const text = "\u0001".repeat(500);
+  const problems = Array.from({ length: 21 }, () => ({ path: text, expected: text, got: text }));
+  const refused = readGatewayMessage(JSON.stringify({ type: "refused", epoch: "x", revision: 1, problems }));
+  const lacking = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`a${i}-`.padEnd(63, "x"), 1]));
+  const held = { epoch: "", position: 0, count: 0, unstored: 1_000, lacking };
+  const said = [
+    { type: "consumers", ...held },
+    { ...hello("liar"), consumers: held },
+  ];
+  for (const message of [refused, ...said.map((one) => readGatewayMessage(JSON.stringify(one)))]) {
+    expect(message).toBeDefined();
+    expect(JSON.stringify(message).length).toBeLessThan(10_000);
+  }
+  // Others are as they were said.
+  const few = problems.slice(0, 1).map(() => ({ path: "/a", expected: "b", got: "c" }));
+  expect(readGatewayMessage(JSON.stringify({ type: "refused", epoch: "x", revision: 1, problems: few }))).toMatchObject(
+    {
+      problems: few,
+    },
+  );
 });
 
 describe("gateways that have left", () => {
