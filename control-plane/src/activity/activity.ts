@@ -102,6 +102,12 @@ export class Activity {
     }
   }
 
+  /** Traffic of before has not come here. */
+  noteLost(untilMs: number): void {
+    this.#ofPolicies.noteLost(untilMs);
+    this.#ofApps.noteLost(untilMs);
+  }
+
   /** Returns the seconds or minutes from `fromMs` until before `untilMs` in which something was decided, in order. */
   points({ app, policy }: CountedTraffic, step: Step, fromMs: number, untilMs: number): TrafficPoint[] {
     if (policy === undefined) return this.#ofApps.points(app, step, fromMs, untilMs);

@@ -41,7 +41,7 @@ interface Series {
   readonly chunks: Map<string, Chunks>;
   /** In the order in which they were made, so that the oldest come first. */
   readonly kept: Set<Kept>;
-  /** The end of the last of what gave way to others. */
+  /** The end of the last of what gave way to others, or was lost otherwise. */
   lostUntilMs: number;
   /** What was before is forgotten. */
   keptFromMs: number;
@@ -58,9 +58,16 @@ export class Traffic {
     this.#long = new LongReports(Math.ceil(mostChunks / 2));
   }
 
-  /** Whether nothing that happened since then had to give way to what happened later. */
+  /** Whether nothing that happened since then had to give way to what happened later, or was lost otherwise. */
   isComplete(step: Step, sinceMs: number): boolean {
     return sinceMs >= this.#series[step].lostUntilMs;
+  }
+
+  noteLost(untilMs: number): void {
+    for (const step of stepNames) {
+      const series = this.#series[step];
+      series.lostUntilMs = Math.max(series.lostUntilMs, untilMs);
+    }
   }
 
   /** Adds what was decided from `fromMs` to `toMs`. @param name of a policy, or of an app */
@@ -150,11 +157,7 @@ export class Traffic {
   }
 
   #addLong(name: string, report: LongReport): void {
-    for (const { toMs } of this.#long.add(name, report)) {
-      for (const step of stepNames) {
-        this.#series[step].lostUntilMs = Math.max(this.#series[step].lostUntilMs, toMs);
-      }
-    }
+    for (const { toMs } of this.#long.add(name, report)) this.noteLost(toMs);
   }
 
   /** Yields the chunks of this time, in no order: the number of the first second or minute in one, and its counts. */

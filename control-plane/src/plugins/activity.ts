@@ -4,14 +4,17 @@
 import { randomUUID } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import fp from "fastify-plugin";
-import { Activity, type ActivityReport, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
-import { rowsOf, turnsOf } from "../activity/report-parts.ts";
+import { Activity, type ActivityMessage, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
+import { type Line, turnsOf } from "../activity/report-parts.ts";
+import { type LeftOut, UntoldReports } from "../activity/untold-reports.ts";
 import {
   forgetRelayedActivity,
+  forgetToldActivity,
   forgetTrafficMinutes,
   readRelayedActivity,
   readTrafficMinutes,
   relayActivity,
+  relayedAtOnce,
   writeTrafficMinute,
 } from "../storage/activity.ts";
 
@@ -21,7 +24,7 @@ declare module "fastify" {
     /** How long after a second began all is known of it, unless a gateway is slow. */
     readonly trafficCompleteAfterMs: number;
     /** Receives what a gateway reports. */
-    takeActivity(message: Parameters<Activity["take"]>[0]): void;
+    takeActivity(gateway: string, message: ActivityMessage): void;
   }
 }
 
@@ -34,11 +37,15 @@ const mostMinutesAtOnce = 20;
 /** A control plane that was silent for so long has nothing in the database that was not read. */
 const forgetPeerAfterMs = 60_000;
 
+const sayAgainAfterMs = 60_000;
+
 /** What others read in the database. */
 interface Relayed {
-  /** When it was written, by the clock of the control plane that wrote it, as all times in the report. */
+  /** When it was written, by the clock of the control plane that wrote it, as all times in the lines. */
   readonly nowMs: number;
-  readonly report: ActivityReport;
+  /** Whether traffic of the time before was not relayed. */
+  readonly isPartial: boolean;
+  readonly lines: readonly Line[];
 }
 
 /** `isShared`: other control planes may use the same database. */
@@ -48,8 +55,11 @@ export default fp<{ now: () => number; isShared: boolean }>(
     const id = randomUUID();
     const startedAtMs = performance.now();
     /** What the other control planes have not been told. */
-    const untold: ActivityReport[] = [];
+    const untold = new UntoldReports();
     let told = 0;
+    /** Traffic was lost since a row was written. */
+    let isPartial = false;
+    let saidLeftOutAtMs = Number.NEGATIVE_INFINITY;
     /** The last report that was read, by control plane. */
     const read = new Map<string, { readonly number: number; readonly atMs: number }>();
     let forgottenMs = minuteOf(now());
@@ -59,34 +69,56 @@ export default fp<{ now: () => number; isShared: boolean }>(
     const trafficCompleteAfterMs = reportedAfterMs + (isShared ? 2 * workEveryMs : 0);
     app.decorate("activity", activity);
     app.decorate("trafficCompleteAfterMs", trafficCompleteAfterMs);
-    app.decorate("takeActivity", (message) => {
+    app.decorate("takeActivity", (gateway, message) => {
       const report = activity.take(message);
-      if (isShared) untold.push(report);
+      if (isShared) untold.add(gateway, report);
     });
 
     for await (const { atMs, traffic } of readTrafficMinutes(app.database, now() - dayMs)) {
       activity.readMinute(atMs, JSON.parse(traffic) as KeptMinute);
     }
 
-    async function relay(): Promise<void> {
-      for (const report of rowsOf(untold.splice(0))) {
+    /** Writes what others read. What cannot be written is lost, and the next row says so. */
+    async function tellOthers(): Promise<void> {
+      const { rows, leftOut } = untold.take();
+      if (leftOut !== undefined) sayLeftOut(leftOut);
+      isPartial ||= leftOut !== undefined && leftOut.traffic > 0;
+      for (const lines of rows) {
         told += 1;
-        await relayActivity(app.database, id, told, JSON.stringify({ nowMs: now(), report } satisfies Relayed));
+        const row = `{"nowMs":${now()},"isPartial":${isPartial},"lines":${lines}}`;
+        isPartial = true;
+        await relayActivity(app.database, id, told, row);
+        isPartial = false;
       }
-      const numbers = new Map([...read].map(([other, { number }]) => [other, number]));
-      for (const { controlPlane, number, report, ageMs } of await readRelayedActivity(app.database, id, numbers)) {
-        read.set(controlPlane, { number, atMs: performance.now() });
-        // The minutes that this control plane read at its start may already contain an older report.
-        if (ageMs <= performance.now() - startedAtMs) await addRelayed(JSON.parse(report) as Relayed, ageMs);
+      await forgetToldActivity(app.database, id);
+    }
+
+    function sayLeftOut(leftOut: LeftOut): void {
+      if (performance.now() - saidLeftOutAtMs < sayAgainAfterMs) return;
+      saidLeftOutAtMs = performance.now();
+      app.log.warn(leftOut, "gateways report more than other control planes are told of");
+    }
+
+    async function hearOthers(): Promise<void> {
+      for (let isMore = true; isMore; ) {
+        const numbers = new Map([...read].map(([other, { number }]) => [other, number]));
+        const rows = await readRelayedActivity(app.database, id, numbers);
+        for (const { controlPlane, number, report, ageMs } of rows) {
+          read.set(controlPlane, { number, atMs: performance.now() });
+          // The minutes that this control plane read at its start may already contain an older report.
+          if (ageMs <= performance.now() - startedAtMs) await addRelayed(JSON.parse(report) as Relayed, ageMs);
+        }
+        isMore = rows.length === relayedAtOnce;
       }
       for (const [other, { atMs }] of read) if (performance.now() - atMs > forgetPeerAfterMs) read.delete(other);
     }
 
     /** Takes as much at a time as a gateway reports in a message. Requests are served meanwhile. */
-    async function addRelayed({ nowMs, report }: Relayed, ageMs: number): Promise<void> {
+    async function addRelayed({ nowMs, isPartial, lines }: Relayed, ageMs: number): Promise<void> {
       const aheadMs = now() - ageMs - nowMs;
       const here = (atMs: number) => Math.min(atMs + aheadMs, now());
-      for (const { traffic, keys } of turnsOf(report)) {
+      if (isPartial) activity.noteLost(here(nowMs));
+      for (const { traffic, keys } of turnsOf(lines)) {
         await setImmediate();
         activity.add({
           traffic: traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: here(fromMs), toMs: here(toMs), ...rest })),
@@ -98,11 +130,14 @@ export default fp<{ now: () => number; isShared: boolean }>(
     /** Stores the minutes before `beforeMs` of which there is something new. */
     async function keepMinutes(beforeMs: number): Promise<void> {
       const minutes = activity.takeChangedMinutes(beforeMs, mostMinutesAtOnce);
-      try {
-        for (const atMs of minutes) await keepMinute(atMs);
-      } catch (error) {
-        activity.noteChanged(minutes);
-        throw error;
+      for (const [i, atMs] of minutes.entries()) {
+        try {
+          await keepMinute(atMs);
+        } catch (error) {
+          // It comes last, so that it does not keep others from being stored.
+          activity.noteChanged([...minutes.slice(i + 1), atMs]);
+          throw error;
+        }
       }
     }
 
@@ -124,15 +159,17 @@ export default fp<{ now: () => number; isShared: boolean }>(
     }
 
     async function work(beforeMs: number): Promise<void> {
-      try {
-        if (isShared) await relay();
-        await keepMinutes(beforeMs);
-        await forgetOld(minuteOf(now()));
-        isFailing = false;
-      } catch (error) {
-        if (!isFailing) app.log.error({ err: error }, "cannot store the traffic of the gateways; trying again");
-        isFailing = true;
+      const ofOthers = isShared ? [tellOthers, hearOthers] : [];
+      const errors: unknown[] = [];
+      for (const step of [...ofOthers, () => keepMinutes(beforeMs), () => forgetOld(minuteOf(now()))]) {
+        // One that fails does not keep the others from their work.
+        await step().catch((error: unknown) => errors.push(error));
       }
+      const [err] = errors;
+      if (err !== undefined && !isFailing) {
+        app.log.error({ err }, "cannot store the traffic of the gateways; trying again");
+      }
+      isFailing = err !== undefined;
     }
 
     const timer = setInterval(() => {

@@ -35,7 +35,7 @@ export interface SessionDependencies {
   readonly counts: PushCounts;
   readonly times: PushTimes;
   readonly gatewayLog: GatewayLog;
-  readonly takeActivity: (message: ActivityMessage) => void;
+  readonly takeActivity: (gateway: string, message: ActivityMessage) => void;
   /** The gateway's IP address. */
   readonly address: string;
 }
@@ -113,12 +113,12 @@ export function runPushSession(
       counterOrders.answered(link, message);
       return;
     }
+    if (gateway === undefined) return;
     if (message.type === "activity") {
-      takeActivity(message);
+      takeActivity(gateway, message);
       return;
     }
     // A report counts only for the gateway that sent it: it changes nothing for other gateways.
-    if (gateway === undefined) return;
     const report = message.type === "refused" ? refusalOf(message, link) : message;
     if (report === undefined) {
       gatewayLog.warn(gateway, address, {}, "a gateway refused something that it was not sent");

@@ -5,9 +5,13 @@ import { databaseNowMs } from "./database-clock.ts";
 import type { Database } from "./tables.ts";
 import { write } from "./write.ts";
 
-/** A report is read by every other control plane long before that. */
-const relayedMs = 30_000;
+/** Every other control plane has read it by then. */
+const relayedMs = 10_000;
+/** So long after that, rows are left only of control planes that do not run any more. */
+const leftMs = 20_000;
 const minutesAtOnce = 60;
+/** They take 8 MB, as much as a control plane writes in a second at most. */
+export const relayedAtOnce = 32;
 
 export interface TrafficMinute {
   readonly atMs: number;
@@ -73,7 +77,7 @@ export interface RelayedActivity {
 }
 
 /**
- * Returns what other control planes have relayed lately and this one has not read, the oldest of each first.
+ * Returns what other control planes have relayed lately and this one has not read, the oldest of each first, `relayedAtOnce` at most.
  * @param read the number of the last report that was read, by control plane
  */
 export async function readRelayedActivity(
@@ -87,11 +91,12 @@ export async function readRelayedActivity(
     .select(["control_plane", "number", "report"])
     .select(sql<number>`${now} - written_at`.as("age"))
     .where("control_plane", "!=", own)
-    .where("written_at", ">", sql<number>`${now} - ${relayedMs / 3}`)
+    .where("written_at", ">", sql<number>`${now} - ${relayedMs}`)
     .where(({ and, not, eb }) =>
       and([...read].map(([other, last]) => not(and([eb("control_plane", "=", other), eb("number", "<=", last)])))),
     )
     .orderBy("number")
+    .limit(relayedAtOnce)
     .execute();
   return rows.map(({ control_plane, number, report, age }) => ({
     controlPlane: control_plane,
@@ -101,7 +106,18 @@ export async function readRelayedActivity(
   }));
 }
 
-export async function forgetRelayedActivity(database: Database): Promise<void> {
+/** Forgets what this control plane has relayed. */
+export async function forgetToldActivity(database: Database, own: string): Promise<void> {
   const before = sql<number>`${databaseNowMs(database)} - ${relayedMs}`;
+  await database
+    .deleteFrom("relayed_activity")
+    .where("control_plane", "=", own)
+    .where("written_at", "<", before)
+    .execute();
+}
+
+/** Forgets what control planes have relayed that do not run any more. */
+export async function forgetRelayedActivity(database: Database): Promise<void> {
+  const before = sql<number>`${databaseNowMs(database)} - ${relayedMs + leftMs}`;
   await database.deleteFrom("relayed_activity").where("written_at", "<", before).execute();
 }

@@ -3,6 +3,7 @@
 
 import { protocolVersion } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   adminToken,
   onePerSecond,
@@ -15,7 +16,7 @@ import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { untilPasses } from "../../fixtures/until.ts";
-import { serverKinds } from "./database-servers.ts";
+import { nameOf, serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
 describe.each(serverKinds)("on %s", (_, startServer) => {
@@ -112,6 +113,49 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     await one.stop();
     const again = await startControlPlane({ SLUICE_DATABASE_URL });
     expect(await shown(again, "&since=2h")).toBe("7 0");
+  });
+
+  it("a gateway that reports as many keys as it can takes little room, and keeps no report of others from being relayed", async () => {
+    const SLUICE_DATABASE_URL = await server.createDatabase();
+    const one = await startMeasuredProcess({ SLUICE_DATABASE_URL });
+    const other = await startMeasuredProcess({ SLUICE_DATABASE_URL });
+    await send(one.url, "PUT", "/apps/default/policies/books", { body: onePerSecond });
+    const [liar, honest] = [await connectGateway(one, "liar"), await connectGateway(one, "honest")];
+    const of = { app: "default", policy: "p", key: ["ip"], result: "admitted", sinceMs: Date.now() };
+    // Control characters are longer in JSON.
+    const keys = Array.from({ length: 150 }, (_, i) => `1:${i}`.padEnd(200, "\u0001"));
+    const list = { ...of, keys, counts: Array(150).fill(1), error: 0, unlisted: 0 };
+    const workers = [{ toMs: Date.now(), policies: [], keys: Array(5).fill(list) }];
+    const lie = JSON.stringify({ type: "activity", nowMs: Date.now(), workers });
+    const counts = { allowed: 1, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+    const database = nameOf(SLUICE_DATABASE_URL);
+    const room = async () => {
+      const query = "select sum(length(report)) as bytes, max(length(report)) as largest from relayed_activity";
+      const [row] = await server.query(query, database);
+      return { bytes: Number(row?.["bytes"] ?? 0), largest: Number(row?.["largest"] ?? 0) };
+    };
+    const turnsMs: number[] = [];
+    let relayed = 0;
+    for (let round = 0; round < 8; round++) {
+      for (const { longestTurnMs } of [one, other]) await longestTurnMs();
+      for (let i = 0; i < 15; i++) liar.say(lie);
+      const nowMs = Date.now();
+      const policies = [{ app: "default", policy: "books", fromMs: nowMs, ...counts }];
+      honest.say({ type: "activity", nowMs, workers: [{ toMs: nowMs, policies, keys: [] }] });
+      await untilPasses(async () => {
+        const { body } = await send(other.url, "GET", "/apps/default/traffic?policy=books&since=5m&step=minute", {});
+        relayed = body.points.reduce((sum: number, { admitted }: { admitted: number }) => sum + admitted, 0);
+        expect([relayed, body.complete]).toEqual([round + 1, true]);
+      });
+      turnsMs.push(Math.max(await one.longestTurnMs(), await other.longestTurnMs()));
+    }
+    const { bytes, largest } = await room();
+    expect(bytes).toBeGreaterThan(1_000_000);
+    // Rounds of control planes begin each second; none takes over more than a megabyte of a gateway.
+    expect(bytes).toBeLessThan(20_000_000);
+    expect(largest).toBeLessThan(300_000);
+    expect(Math.min(...turnsMs)).toBeLessThan(20);
+    await untilPasses(async () => expect(await room()).toEqual({ bytes: 0, largest: 0 }));
   });
 
   it("a token that one deletes is invalid at the other at once", async () => {
