@@ -94,10 +94,9 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
     async (request) => {
       const { after, prefix, plan, limit } = request.query;
       const { app: name } = request.params;
-      const found = await listConsumers(app.database, name, { after, prefix, plan, limit: limit + 1 });
-      const consumers = found.slice(0, limit);
+      const { consumers, hasMore } = await listConsumers(app.database, name, { after, prefix, plan, limit });
       const { consumers: count } = await readUsage(app.database, name);
-      return { count, consumers: consumers.map(shown), next: found.length > limit ? consumers.at(-1)?.id : undefined };
+      return { count, consumers: consumers.map(shown), next: hasMore ? consumers.at(-1)?.id : undefined };
     },
   );
 

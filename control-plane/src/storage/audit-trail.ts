@@ -4,6 +4,7 @@ import type { ExpressionBuilder } from "kysely";
 import { type SqlBool, sql } from "kysely";
 import type { AuditAction } from "./audit.ts";
 import type { Action } from "./entry.ts";
+import { bytesIn, pageOf } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 
 export interface AuditEntry {
@@ -44,9 +45,6 @@ type Sortable = "revisions" | "audit";
 /** Ids of revisions sort as their numbers do. */
 const revisionDigits = 16;
 
-/** A page ends early if its documents are larger than this: 1,000 entries may have 128 MB of them. */
-const mostCharacters = 2_000_000;
-
 export interface AuditPage {
   readonly entries: AuditEntry[];
   /** Whether there are older entries. */
@@ -71,14 +69,10 @@ export async function listAudit(
     ...(await findPlaces(database, "audit", filter, former, from, limit + 1)),
   ];
   const newest = found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit + 1);
-  let characters = 0;
-  const page = newest.slice(0, limit).filter((place, i) => {
-    characters += place.characters;
-    return i === 0 || characters <= mostCharacters;
-  });
+  const { page, hasMore } = pageOf(newest, limit);
   const entries = await readEntries(database, page);
   // An entry may have been deleted meanwhile.
-  return { entries: page.flatMap(({ id }) => entries.get(id) ?? []), hasMore: page.length < newest.length };
+  return { entries: page.flatMap(({ id }) => entries.get(id) ?? []), hasMore };
 }
 
 /** Where an entry is, and how large its documents are. */
@@ -87,7 +81,7 @@ interface Place {
   readonly id: string;
   /** Of the row in its table. */
   readonly key: number | string;
-  readonly characters: number;
+  readonly size: number;
 }
 
 async function findPlaces(
@@ -98,21 +92,20 @@ async function findPlaces(
   from: Position | undefined,
   limit: number,
 ): Promise<Place[]> {
-  const characters = sql<number>`coalesce(length(${sql.ref("before")}), 0) + coalesce(length(${sql.ref("after")}), 0)`;
   const key = table === "revisions" ? "number" : "id";
   const rows = await database
     .selectFrom(table)
-    .select(["at", sql<number | string>`${sql.ref(key)}`.as("key"), characters.as("characters")])
+    .select(["at", sql<number | string>`${sql.ref(key)}`.as("key"), bytesIn("before", "after").as("size")])
     .where(matching(filter, former))
     .$if(from !== undefined, (query) => query.where(earlier(table, from as Position)))
     .orderBy("at", "desc")
     .orderBy(key as "at", "desc")
     .limit(limit)
     .execute();
-  return rows.map(({ at, key, characters }) => ({
+  return rows.map(({ at, key, size }) => ({
     id: table === "revisions" ? idOfRevision(at, key) : idOf({ atMs: Number(at), id: `a${key}` }),
     key: table === "revisions" ? Number(key) : key,
-    characters: Number(characters),
+    size: Number(size),
   }));
 }
 

@@ -8,6 +8,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { writeTrace } from "./audit.ts";
 import { type Origin, writeFor } from "./change.ts";
 import { consumersAtOnce, removeMany, storeMany, type Terms } from "./consumer-changes.ts";
+import { bytesIn, pageOf } from "./pages.ts";
 import type { ConsumerTable, Database, Tables } from "./tables.ts";
 import { takeRoom } from "./usage.ts";
 
@@ -45,17 +46,26 @@ export interface ConsumerSearch {
   readonly limit: number;
 }
 
-/** Lists consumers by their ids. @throws ApiError app-not-found */
-export async function listConsumers(database: Database, app: string, search: ConsumerSearch): Promise<Consumer[]> {
+/** Lists consumers by their ids, and says whether there are more. @throws ApiError app-not-found */
+export async function listConsumers(
+  database: Database,
+  app: string,
+  search: ConsumerSearch,
+): Promise<{ consumers: Consumer[]; hasMore: boolean }> {
   await requireApp(database, app);
   const { after, prefix, plan, limit } = search;
-  let query = database.selectFrom("consumers").selectAll().where("app", "=", app);
+  let query = database.selectFrom("consumers").where("app", "=", app).orderBy("id");
   if (after !== "") query = query.where("id", ">", after);
   // The last possible character comes after all others: the range needs no pattern, in which some characters mean something.
   if (prefix !== "") query = query.where("id", ">=", prefix).where("id", "<", `${prefix}\u{10ffff}`);
   if (plan !== undefined) query = query.where("plan", "=", plan);
-  const rows = await query.orderBy("id").limit(limit).execute();
-  return rows.map(consumerFrom);
+  const sizes = await query
+    .select(bytesIn("overrides").as("size"))
+    .limit(limit + 1)
+    .execute();
+  const { page, hasMore } = pageOf(sizes, limit);
+  const rows = page.length === 0 ? [] : await query.selectAll().limit(page.length).execute();
+  return { consumers: rows.map(consumerFrom), hasMore };
 }
 
 /**

@@ -10,6 +10,7 @@ import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
+import { pageOf } from "./pages.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { addUsage, takeRoom } from "./usage.ts";
@@ -35,9 +36,6 @@ export type PolicyValidator = (
   bytesBefore: number | undefined,
 ) => { readonly document: unknown; readonly resolved: unknown };
 
-/** A page ends early if its documents are larger than this: a thousand policies of the app `default` may have 18 MB. */
-const mostBytesOfPage = 2_000_000;
-
 /** Lists policies by name, after the given one, and says whether there are more. @throws ApiError app-not-found */
 export async function listPolicies(
   database: Database,
@@ -48,16 +46,12 @@ export async function listPolicies(
   await getApp(database, app);
   const rows = database.selectFrom("policies").where("app", "=", app).where("name", ">", after).orderBy("name");
   const sizes = await rows
-    .select(["name", "bytes"])
+    .select("bytes as size")
     .limit(limit + 1)
     .execute();
-  let bytes = 0;
-  const page = sizes.slice(0, limit).filter((row, i) => {
-    bytes += Number(row.bytes);
-    return i === 0 || bytes <= mostBytesOfPage;
-  });
+  const { page, hasMore } = pageOf(sizes, limit);
   const policies = page.length === 0 ? [] : await rows.selectAll().limit(page.length).execute();
-  return { policies: policies.map(policyFrom), hasMore: page.length < sizes.length };
+  return { policies: policies.map(policyFrom), hasMore };
 }
 
 /** @throws ApiError app-not-found, policy-not-found */

@@ -376,7 +376,7 @@ describe("the audit trail", () => {
       next = `&before=${body.next}`;
     }
     expect(seen).toEqual(Array.from({ length: 80 }, (_, i) => 80 - i));
-    expect(sizes).toEqual([16, 16, 16, 16, 16]);
+    expect(sizes).toEqual(Array.from({ length: 10 }, () => 8));
   });
 
   it("is filtered by app, person, action, subject and time", async () => {
