@@ -231,6 +231,8 @@ export function deleteApp(
     await transaction.deleteFrom("bans").where("app", "=", name).execute();
     await deleteTokensOf(transaction, origin, "app", name);
     await deleteRolesIn(transaction, origin, name);
+    // They count for no later app of the same name.
+    await transaction.updateTable("members").set({ added_in: null }).where("added_in", "=", name).execute();
     const { bans, banBytes, tokens, callers } = await readUsage(transaction, name);
     await addUsage(transaction, name, { bans: -bans, banBytes: -banBytes, tokens: -tokens, callers: -callers });
     await transaction.deleteFrom("apps").where("name", "=", name).execute();

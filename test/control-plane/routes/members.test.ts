@@ -291,6 +291,10 @@ it("the owners of an app add at most a thousand members, by whatever tokens, and
   }
   expect((await post("further", olga, "bank")).status).toBe(201);
   expect((await post("more")).status).toBe(201);
+  // They count for no later app of the same name.
+  expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
+  await running.call("PUT", "/apps/shop", { body: {} });
+  expect((await post("newcomer", await service("of-the-new-app"))).status).toBe(201);
 });
 
 it("a member whom an owner adds leaves nothing in the audit trail but in the app of the owner", async () => {
