@@ -31,8 +31,11 @@ export interface RollBack {
   /** The revision to go back to. */
   readonly to: number;
   readonly total: TotalBounds;
-  /** Returns what gateways will get of a policy. Throws if it is not valid now, in the app's realm and with these templates. */
-  validate(name: string, document: unknown, templates: Templates, owner: App): unknown;
+  /**
+   * Returns what gateways will get of a policy. Throws if it is not valid now, in the app's realm and with these templates, or if the asker
+   * may not store it and it is not there already, unchanged.
+   */
+  validate(name: string, document: unknown, templates: Templates, owner: App, isUnchanged: boolean): unknown;
   /** Throws if a template is not valid now, in the app and for the asker. */
   validateTemplate(name: string, document: unknown, owner: App): void;
 }
@@ -127,7 +130,7 @@ async function store(
       const { name, before, after } = change;
       const revision = revisionOf.get(change) as number;
       const sizeBefore = stored.get(name) ?? noSize;
-      const size = after === undefined ? noSize : policySize(what.validate(name, after, known, owner));
+      const size = after === undefined ? noSize : policySize(what.validate(name, after, known, owner, false));
       await pause();
       checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
       room.policies += Number(after !== undefined) - Number(before !== undefined);
@@ -182,7 +185,7 @@ async function resizeOthers(
   for (const row of rows) {
     const { name, document } = row;
     if (changed.has(name)) continue;
-    const size = policySize(validate(name, JSON.parse(document), templates, owner));
+    const size = policySize(validate(name, JSON.parse(document), templates, owner, true));
     if (isDeepStrictEqual(size, sizeFrom(row))) continue;
     more = sumOfSizes(more, sizeChange(row, size));
     await transaction.updateTable("policies").set(size).where("app", "=", app).where("name", "=", name).execute();

@@ -243,6 +243,27 @@ describe("a roll-back", () => {
     expect((await call("GET", template)).body).toEqual(header);
   });
 
+  it("of a template is made although an admin's policy uses it that the asker could not store", async () => {
+    const { call } = await startControlPlane();
+    await call("PUT", "/apps/shop", { body: { realm: { hosts: ["a.test"] } } });
+    const { token } = (await call("POST", "/tokens", { body: { name: "e", app: "shop", role: "editor" } })).body;
+    const putCost = (cost: number) => call("PUT", "/apps/shop/templates/c", { body: { cost }, token });
+    await putCost(2);
+    const onLimit = { action: "tag", header: "authorization: Bearer service" };
+    const body = { ...perSecond(5), match: { hosts: ["a.test"] }, cost: { template: "c" }, onLimit };
+    expect((await call("PUT", "/apps/shop/policies/p", { body, token })).status).toBe(400);
+    expect((await call("PUT", "/apps/shop/policies/p", { body })).status).toBe(201);
+    const { revision } = (await putCost(3)).body;
+    await putCost(4);
+    const back = await call("POST", `/revisions/${revision}/rollback`, { body: { app: "shop" }, token });
+    expect([back.status, back.body.changes?.length]).toEqual([200, 1]);
+    expect((await call("GET", "/apps/shop/templates/c")).body).toEqual({ cost: 3 });
+    // But the asker does not bring the policy itself back.
+    await call("DELETE", "/apps/shop/policies/p");
+    const refused = await call("POST", `/revisions/${revision}/rollback`, { body: { app: "shop" }, token });
+    expect([refused.status, refused.body.code]).toEqual([400, "invalid-policy"]);
+  });
+
   it("of a policy that the app never had, or to a time before the app, is refused and deletes nothing", async () => {
     const running = await start();
     const { call } = running;
