@@ -1,10 +1,10 @@
 // The access phase, in the order of the flow: snapshot, match, key, decide, respond.
 
 import type { CompiledPolicy } from "../../limiter/src/compiled/compile.ts";
-import { candidates, meetsMore, type PolicyIndex, singleCandidate } from "../../limiter/src/index/policy-index.ts";
+import { candidates, type PolicyIndex, singleCandidate } from "../../limiter/src/index/policy-index.ts";
 import { decideAll } from "./decide/decide-all.ts";
 import { decideFast } from "./decide/fast-path.ts";
-import { hasAmbiguousHost, readOtherPaths } from "./request/ambiguous-target.ts";
+import { hasAmbiguousHost, hasAmbiguousPath } from "./request/ambiguous-target.ts";
 import { isBannedEverywhere } from "./request/applicability.ts";
 import { type DecidedBefore, decidedBefore, wasDecidedBy } from "./request/decided-before.ts";
 import { beginExplanation, reportAmbiguous, reportBan } from "./respond/explain.ts";
@@ -21,11 +21,10 @@ export function access(settings: Settings): undefined {
   }
   const path = index.needsPath ? (ngx.var["uri"] ?? "") : "";
   const host = index.needsHost ? (ngx.var["host"] ?? "") : "";
-  const others = index.guardsPaths ? readOtherPaths() : undefined;
-  if (others !== undefined && meetsMore(index, host, path, others)) return refuseAsAmbiguous(settings, "path");
-  if (index.guardsHosts && hasAmbiguousHost(host)) return refuseAsAmbiguous(settings, "host");
   const before = decidedBefore();
   if (before !== undefined) return decideRest(settings, host, path, before);
+  if (index.guardsPaths && hasAmbiguousPath(index, host, path)) return refuseAsAmbiguous(settings, "path");
+  if (index.guardsHosts && hasAmbiguousHost(host)) return refuseAsAmbiguous(settings, "host");
   if (host !== "" && settings.debugSecret === undefined) {
     const single = singleCandidate(index, host, path);
     if (single !== undefined) return decideFast(settings, single);

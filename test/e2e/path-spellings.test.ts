@@ -234,6 +234,8 @@ describe("a path that servers read differently", () => {
     ["/a/.%2e", "/", "/a/*"],
     ["/a/..;/b", "/a/..;/b", "/b"],
     ["/a%2F..%2Fb", "/b", "/a/*"],
+    // Express, Fastify and Hono find segments before they decode them.
+    ["/a%2Fb", "/a/b", "/a%2Fb"],
   ] as const;
   const started = new AsyncDisposableStack();
   afterAll(() => started.disposeAsync());
@@ -270,6 +272,39 @@ describe("a path that servers read differently", () => {
       }
     },
   );
+
+  it("is refused by a policy in shadow mode that an override enforces", async () => {
+    const url = await gatewayWith({
+      name: "watched",
+      mode: "shadow",
+      match: { paths: ["/login"] },
+      key: ["ip"],
+      limits,
+      overrides: [{ key: ["127.0.0.1"], mode: "enforce" }],
+    });
+    expect(await send(url, "/x/..;/login")).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  it("is refused if its segments are too many to be read, also before a ban of a key", async () => {
+    const url = await gatewayWith({ name: "login", match: { paths: ["/login", "/login/*"] }, limits });
+    for (const target of [`/login${"/".repeat(8_050)}./`, `${"/".repeat(8_100)}login/`, "/".repeat(8_100)])
+      expect(await send(url, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
+  });
+
+  it("is refused if Sluice fails to read it, because a client might let it fail", async () => {
+    const gateway = await LoneGateway.start({
+      policies: [{ name: "login", match: { paths: ["/login"] }, limits }],
+      env: { SLUICE_UPSTREAM: upstream },
+      edit: (config) =>
+        config.replace(
+          "init_by_lua_block {",
+          'init_by_lua_block { ngx.req.is_internal = function() error("a defect") end\n',
+        ),
+    });
+    started.defer(() => gateway.stop());
+    expect(await send(gateway.url, "//x")).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
+    expect(gateway.log).toContain("a request was answered 400, because Sluice failed to read its path: ");
+  });
 
   it("is served if no policy names paths, or only one in shadow mode", async () => {
     const all = await gatewayWith(

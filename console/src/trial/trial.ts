@@ -90,7 +90,9 @@ export function tryPolicy(
 ): Trial | undefined {
   const { policy } = validatePolicy(document);
   if (policy === undefined) return undefined;
-  const ambiguous = policy.mode === "enforce" ? ambiguousMatch(policy.match, request) : undefined;
+  const { mode, overrides = [] } = policy;
+  const guards = mode === "enforce" || (mode === "shadow" && overrides.some((one) => one.mode === "enforce"));
+  const ambiguous = guards ? ambiguousMatch(policy.match, request) : undefined;
   if (ambiguous !== undefined) return { outcome: "denied", why: "key-ambiguous", what: ambiguous };
   const unmatched = whyUnmatched(policy, request);
   if (unmatched !== undefined) return unmatched;
@@ -102,7 +104,9 @@ function ambiguousMatch({ hosts, paths }: Policy["match"], { host, target }: Mad
   const isOfHost = hosts.length === 0 || hosts.some((pattern) => matchesHost(pattern, host));
   if (paths.length > 0 && isOfHost && isAmbiguousPath(target)) {
     const meets = (path: string) => matchesAny(paths, path);
-    if (!meets(normalPath(target) ?? "") && otherPaths(target).some(meets)) return "path";
+    const read = normalPath(target) ?? "";
+    const others = otherPaths(target, read);
+    if (others === undefined || (!meets(read) && others.some(meets))) return "path";
   }
   return hosts.length > 0 && isAmbiguousHost(host, host.toLowerCase()) ? "host" : undefined;
 }

@@ -137,7 +137,7 @@ function takeBack(checks: readonly Check[], charges: Charge[], before: number): 
       refundLater(charge);
     } else {
       // The check's moments are filled anew by whoever decides now.
-      check.charged = { charge: { ...charge, chargedAt: [...charge.chargedAt] }, wentOn: false };
+      check.charged = { charge: { ...charge, chargedAt: charge.chargedAt.slice() }, wentOn: false };
       charged.push(check.charged);
     }
   }

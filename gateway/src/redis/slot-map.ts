@@ -76,7 +76,7 @@ export function doubtSlots(): void {
  */
 export function askForSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
   if (sources === undefined) return undefined;
-  return learnSlotsFrom(deployment, [...deployment.seeds, ...sources], 0, deadlineMs);
+  return learnSlotsFrom(deployment, deployment.seeds.concat(sources), 0, deadlineMs);
 }
 
 function learnSlots(deployment: ClusterDeployment, deadlineMs: number): string | undefined {
@@ -109,7 +109,7 @@ function learnSlotsFrom(
         for (let slot = firstSlot; slot <= lastSlot; slot++) reported[slot] = server;
       }
       forgetOthers(access, nodes);
-      sources = [...nodes.map(({ address }) => address), ...seeds];
+      sources = nodes.map(({ address }) => address).concat(seeds);
       return $multi(reported, undefined);
     },
   );

@@ -1,8 +1,10 @@
 // Finds requests whose path or host the servers behind nginx may read otherwise than nginx and policies do. Nearly all requests have none of the
 // characters that this takes, and pay for looking for them alone.
 
+import { meetsMore, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
 import { isAmbiguousHost } from "../../../limiter/src/match/request-host.ts";
-import { isAmbiguousPath, otherPaths } from "../../../limiter/src/match/request-path.ts";
+import { isAmbiguousPath, otherPaths, pathOfNginx } from "../../../limiter/src/match/request-path.ts";
+import { noteDefect } from "../runtime/defects.ts";
 
 /** Host headers that are not ambiguous, and what nginx reads in them. */
 let knownHosts = new LuaTable<string, string>();
@@ -11,11 +13,32 @@ const slash = 47;
 /** Clients can invent host headers. */
 const mostKnown = 1000;
 
-/** Returns the other paths that servers read; undefined: they read one. Plain searches, which LuaJIT compiles. */
-export function readOtherPaths(): readonly string[] | undefined {
+/**
+ * Returns whether servers may read a path in the request's target that meets more policies than nginx's reading. Plain searches, which LuaJIT
+ * compiles: where the path is written as nginx reads it, two of them suffice.
+ *
+ * @param path as nginx reads it
+ */
+export function hasAmbiguousPath(index: PolicyIndex, host: string, path: string): boolean {
   const target = ngx.var["request_uri"] ?? "";
-  const isOdd = has(target, "/.") || has(target, "%2") || has(target, "\\") || string.byte(target, 2) === slash;
-  return isOdd && isAmbiguousPath(target) ? otherPaths(target) : undefined;
+  const isOdd =
+    has(target, "/.") ||
+    has(target, "\\") ||
+    string.byte(target, 2) === slash ||
+    (target !== path && (has(target, "%2") || has(target, "#")));
+  if (!isOdd || !isAmbiguousPath(target)) return false;
+  const [done, result] = pcall(mayMeetMore, index, host, path, target);
+  if (done) return result as boolean;
+  // A client has provoked it, and would pass by all policies.
+  noteDefect("access", "a request was answered 400, because Sluice failed to read its path", result);
+  return true;
+}
+
+function mayMeetMore(index: PolicyIndex, host: string, path: string, target: string): boolean {
+  // What nginx has redirected the request to is no reading of its target.
+  const read = ngx.req.is_internal() ? pathOfNginx(target) : path;
+  const others = otherPaths(target, read);
+  return others === undefined || meetsMore(index, host, read, others);
 }
 
 /** @param host as nginx reads it */

@@ -59,7 +59,7 @@ export function refuseAmbiguous(what: "path" | "host"): undefined {
     return;
   }
   const detail =
-    "Servers read the path of this request differently: it begins with two slashes, or has a segment of dots, a backslash, or an encoded slash in a parameter.";
+    "Servers read the path of this request differently: it begins with two slashes, is very long, or has a segment of dots, a backslash, a number sign, an encoded slash, or very many segments.";
   sendProblem(badRequest, "about:blank", "Path ambiguous", detail, "");
 }
 

@@ -145,6 +145,8 @@ export interface CompiledLimit {
 export interface CompiledOverrides {
   readonly patterns: KeyPatterns;
   readonly policies: readonly CompiledPolicy[];
+  /** Whether any of these policies is enforced. */
+  readonly enforces: boolean;
 }
 
 /** The same policy for requests of particular plans. */
@@ -569,7 +571,8 @@ function compileOverrides(
     policies.push(variantOf(compiled, { ...policy, mode }, own));
     pause();
   }
-  return { patterns: indexKeyPatterns(policy.key, keys, pause), policies };
+  const enforces = overrides.some(({ mode }) => mode === "enforce");
+  return { patterns: indexKeyPatterns(policy.key, keys, pause), policies, enforces };
 }
 
 function isDeferred({ costSource }: Policy): boolean {

@@ -184,7 +184,7 @@ export function singleCandidate(index: PolicyIndex, host: string, path: string):
  * @param path in normal form
  */
 export function candidates(index: PolicyIndex, host: string, path: string): Policies {
-  const entry = index.needsHost ? (index.exact[host] ?? entryAbove(index, host)) : index.anyHost;
+  const entry = entryOf(index, host);
   const policies = candidatesOf(index, entry, path);
   const other = withoutParameters(path);
   if (other === path) return policies;
@@ -195,22 +195,40 @@ export function candidates(index: PolicyIndex, host: string, path: string): Poli
 /**
  * Returns whether a policy that turns requests away is met by one of the other paths that servers read, and not by the one that nginx reads:
  * then the service might do what this policy is for, and nobody would have counted it.
+ *
+ * @param path what nginx reads @param others with and without parameters, each once: an expression may take long
  */
 export function meetsMore(index: PolicyIndex, host: string, path: string, others: readonly string[]): boolean {
+  const entry = entryOf(index, host);
   const policies = candidates(index, host, path);
-  for (const other of others) {
-    // Both lists are in order of evaluation.
-    let at = 0;
-    for (const policy of candidates(index, host, other)) {
-      if (!guards(policy)) continue;
-      while (at < policies.length && policies[at] !== policy) at += 1;
-      if (at === policies.length) return true;
-      // A policy with a regular expression is in all lists of the host.
-      const { pathTest } = policy.match;
-      if (pathTest !== undefined && passesEither(pathTest, other) && !passesEither(pathTest, path)) return true;
-    }
+  for (const other of others) if (hasMore(candidatesOf(index, entry, other), policies)) return true;
+  // A policy with a regular expression is in all lists of the host.
+  for (const policy of policies) {
+    const { pathTest } = policy.match;
+    if (pathTest === undefined || !guards(policy)) continue;
+    if (passesAny(pathTest, others) && !passesEither(pathTest, path)) return true;
   }
   return false;
+}
+
+/** Both lists are in order of evaluation. */
+function hasMore(others: Policies, policies: Policies): boolean {
+  let at = 0;
+  for (const policy of others) {
+    if (!guards(policy)) continue;
+    while (at < policies.length && policies[at] !== policy) at += 1;
+    if (at === policies.length) return true;
+  }
+  return false;
+}
+
+function passesAny(test: PathTest, paths: readonly string[]): boolean {
+  for (const path of paths) if (passesTest(test, path)) return true;
+  return false;
+}
+
+function entryOf(index: PolicyIndex, host: string): HostEntry {
+  return index.needsHost ? (index.exact[host] ?? entryAbove(index, host)) : index.anyHost;
 }
 
 function candidatesOf(index: PolicyIndex, entry: HostEntry, path: string): Policies {
@@ -304,9 +322,9 @@ function count(index: PolicyIndex, policy: CompiledPolicy, change: number): void
   if (paths.length > 0) index.guardingPaths += change;
 }
 
-/** Returns whether it may turn requests away: in shadow mode, a policy does not, but a ban of its app does. */
-function guards({ policy, bans }: CompiledPolicy): boolean {
-  return policy.mode !== "shadow" || bans?.networks !== undefined;
+/** Returns whether it may turn requests away: in shadow mode, a policy does not, but an override or a ban of its app may. */
+function guards({ policy, bans, overrides }: CompiledPolicy): boolean {
+  return policy.mode !== "shadow" || overrides?.enforces === true || bans?.networks !== undefined;
 }
 
 function noteNeeds(index: PolicyIndex): void {

@@ -12,9 +12,14 @@ const semicolon = 59;
 const questionMark = 63;
 const backslash = 92;
 
+/** More slashes than any service has in its paths. Whoever resolves a path goes through all of its segments. */
+const mostSegments = 500;
+/** In bytes, of all readings of one path together: no expression then reads more than in a path of 8 KB with parameters. */
+const mostRead = 16_384;
+
 /**
- * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a segment of one or two dots in
- * any spelling, or "%2F" in a parameter. `otherPaths` has these paths. Parameters alone do not make it ambiguous: see `withoutParameters`.
+ * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", "%2F", or a segment of
+ * one or two dots in any spelling. `otherPaths` has these paths. Parameters alone do not make it ambiguous: see `withoutParameters`.
  *
  * @param target as the client has sent it, from the first slash of its path on, maybe with a query
  */
@@ -23,43 +28,83 @@ export function isAmbiguousPath(target: string): boolean {
   if (length > 1 && target.charCodeAt(1) === slash) return true;
   // How many dots the segment has; -1: it has other characters.
   let dots = 0;
-  let inParameter = false;
   for (let i = 1; i < length; i++) {
     let code = target.charCodeAt(i);
-    if (code === backslash) return true;
-    if (code === questionMark || code === numberSign) break;
+    if (code === backslash || code === numberSign) return true;
+    if (code === questionMark) break;
     if (code === percent && i + 2 < length) {
       code = unescaped(target.charCodeAt(i + 1), target.charCodeAt(i + 2));
       i += 2;
-      if (code === slash && inParameter) return true;
+      if (code === slash) return true;
     }
     if (code === slash || code === semicolon) {
       if (dots === 1 || dots === 2) return true;
-      inParameter = code === semicolon;
-      dots = inParameter ? -1 : 0;
+      dots = code === semicolon ? -1 : 0;
     } else dots = code === dot && dots >= 0 ? dots + 1 : -1;
   }
   return dots === 1 || dots === 2;
 }
 
 /**
- * Returns the paths that servers read in an ambiguous target, beside the one that nginx reads. Policies of each of them are to be looked for.
+ * Returns the paths that servers read in an ambiguous target, beside the one that nginx reads, each once. Policies of each of them are to be
+ * looked for. Undefined: they are too long, or the path has a "#", which no client sends.
  *
- * @param target as for `isAmbiguousPath`
+ * @param target as for `isAmbiguousPath` @param read what nginx reads
  */
-export function otherPaths(target: string): readonly string[] {
-  const written = (target.split("?")[0] as string).split("#")[0] as string;
+export function otherPaths(target: string, read: string): readonly string[] | undefined {
+  const written = pathOf(target);
+  if (written.includes("#") || hasManySegments(written)) return undefined;
   const slashed = written.split("\\").join("/");
-  const bare = written.split("/").map((segment) => segment.split(";")[0] as string);
-  return [
-    // Servers that do not resolve dots.
-    joined(decoded(written).split("/")),
-    // Those that read a URL, with a host after two slashes, and those that only take "\" for "/".
-    resolved(decoded(withoutHost(slashed)), false),
-    resolved(decoded(slashed), false),
-    // Servlet containers, which drop parameters first.
-    resolved(decoded(bare.join("/")), true),
-  ];
+  const hostless = withoutHost(slashed);
+  const bare = written.split("/").map((segment) => segment.split(";", 1)[0] as string);
+  const others: string[] = [];
+  const ofNginx = [read, withoutParameters(read)];
+  let bytes = read.length;
+  const add = (path: string) => {
+    if (ofNginx.includes(path) || others.includes(path)) return;
+    others.push(path);
+    bytes += path.length;
+  };
+  // Many servers find segments before they decode them: "%2F" stays within its segment then.
+  for (const slashStays of has2f(written) ? [false, true] : [false]) {
+    const readings = [
+      // Servers that do not resolve dots.
+      joined(decoded(written, slashStays).split("/")),
+      // Those that read a URL, with a host after two slashes, and those that only take "\" for "/".
+      resolved(decoded(hostless, slashStays), false),
+      resolved(decoded(slashed, slashStays), false),
+      // Servlet containers, which drop parameters first.
+      resolved(decoded(bare.join("/"), slashStays), true),
+    ];
+    for (const path of readings) {
+      add(path);
+      add(withoutParameters(path));
+    }
+  }
+  return bytes > mostRead ? undefined : others;
+}
+
+/** Returns what nginx reads in a target whose path has no "#". */
+export function pathOfNginx(target: string): string {
+  return resolved(decoded(pathOf(target), false), true);
+}
+
+function pathOf(target: string): string {
+  return target.split("?", 1)[0] as string;
+}
+
+function hasManySegments(written: string): boolean {
+  let left = mostSegments;
+  for (let i = 0; i < written.length && left > 0; i++) {
+    const code = written.charCodeAt(i);
+    const isSlash = code === percent && unescaped(written.charCodeAt(i + 1), written.charCodeAt(i + 2)) === slash;
+    if (code === slash || code === backslash || isSlash) left -= 1;
+  }
+  return left === 0;
+}
+
+function has2f(written: string): boolean {
+  return written.includes("%2f") || written.includes("%2F");
 }
 
 /** Further slashes before a host are dropped. */
@@ -71,13 +116,16 @@ function withoutHost(path: string): string {
   return end < 0 ? "/" : path.slice(end);
 }
 
-function decoded(path: string): string {
-  const [first = "", ...encoded] = path.split("%");
-  const parts = [first];
-  for (const text of encoded) {
+/** @param slashStays whether "%2F" is left as it is written */
+function decoded(path: string, slashStays: boolean): string {
+  const parts = path.split("%");
+  for (let i = 1; i < parts.length; i++) {
+    const text = parts[i] as string;
     const high = hexDigit(text.charCodeAt(0));
     const low = hexDigit(text.charCodeAt(1));
-    parts.push(high < 0 || low < 0 ? `%${text}` : String.fromCharCode(16 * high + low) + text.slice(2));
+    const code = 16 * high + low;
+    const stays = high < 0 || low < 0 || (slashStays && code === slash);
+    parts[i] = stays ? `%${text}` : String.fromCharCode(code) + text.slice(2);
   }
   return parts.join("");
 }
@@ -91,7 +139,8 @@ function resolved(path: string, merges: boolean): string {
     if (segment === "..") segments.pop();
     else if (last !== "" || (segment === "" && !merges)) segments.push(last);
   }
-  return joined(last === "" ? [...segments, ""] : segments);
+  if (last === "") segments.push("");
+  return joined(segments);
 }
 
 /** Several slashes are one. */

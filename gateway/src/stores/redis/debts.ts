@@ -290,7 +290,7 @@ function callFor(
   keys: readonly string[],
   args: readonly string[],
 ): LuaMultiReturn<[failure: string | undefined, mayHaveRun: boolean]> {
-  const all = [...keys, ...args];
+  const all = keys.concat(args);
   if (script === chargeUpTo) {
     const [, failure, mayHaveRun] = callForNumber(settings, script, keys.length, all);
     return $multi(failure, mayHaveRun);

@@ -43,7 +43,7 @@ export function admitDeferredInRedis(
   const count = policy.limits.length * numbersPerCounter;
   const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy, check.asksRedis === true));
   const wait = beginWait(settings);
-  const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, [...keys, ...args], count, patience);
+  const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, keys.concat(args), count, patience);
   if (wait !== undefined) endWait(wait, reply !== undefined);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
@@ -97,7 +97,7 @@ function chargeTogether(
     const args: string[] = [];
     for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
     const count = (keys.length / 2) * numbersPerCounter;
-    const [, failure, mayHaveRun] = callForNumbers(redis, deferredScript, keys.length, [...keys, ...args], count);
+    const [, failure, mayHaveRun] = callForNumbers(redis, deferredScript, keys.length, keys.concat(args), count);
     if (failure === undefined) continue;
     warnSparingly("responses were not charged at once", failure);
     for (const charge of members) {

@@ -25,11 +25,11 @@ export const holdsInRedis: HoldStore = {
     return ask(noteScript, [holdKey(hold)], args) === true;
   },
   renew: (hold) => {
-    const args = [holdMark(hold), whole(noteLifeMs(hold)), whole(hold.policy.policy.cost), ...numbersOf(hold)];
+    const args = [holdMark(hold), whole(noteLifeMs(hold)), whole(hold.policy.policy.cost)].concat(numbersOf(hold));
     return ask(renewScript, keysOf(hold), args);
   },
   release: (hold) => {
-    const args = [holdMark(hold), whole(hold.policy.policy.cost), ...numbersOf(hold)];
+    const args = [holdMark(hold), whole(hold.policy.policy.cost)].concat(numbersOf(hold));
     return ask(releaseScript, keysOf(hold), args);
   },
 };
@@ -37,7 +37,7 @@ export const holdsInRedis: HoldStore = {
 function ask(script: Script, keys: readonly string[], args: readonly string[]): boolean | undefined {
   const redis = configuredRedis();
   if (redis === undefined) return undefined;
-  const [reply, failure] = callForNumber(redis, script, keys.length, [...keys, ...args]);
+  const [reply, failure] = callForNumber(redis, script, keys.length, keys.concat(args));
   if (failure !== undefined) warnSparingly("a caller's slots were not noted, renewed or released", failure);
   return reply === undefined ? undefined : reply === 1;
 }
@@ -48,7 +48,7 @@ function holdKey({ policy, keyValues, name }: NamedHold): string {
 
 function keysOf(hold: NamedHold): string[] {
   const { policy, keyValues, limits } = hold;
-  return [holdKey(hold), ...limits.map((limit: CompiledLimit) => keyOf(policy, limit, keyValues))];
+  return [holdKey(hold)].concat(limits.map((limit: CompiledLimit) => keyOf(policy, limit, keyValues)));
 }
 
 function numbersOf({ limits }: NamedHold): string[] {

@@ -47,7 +47,7 @@ export function peekInRedis(check: Check, unspent: number, merged: MergedDecisio
   }
   const patience = newPatience(redis.deadlineMs, waitLimitMs(redis, policy, check.asksRedis === true));
   const count = limits.length * numbersPerCounter;
-  const [reply, failure] = callForNumbers(redis, peekScript, keys.length, [...keys, ...args], count, patience);
+  const [reply, failure] = callForNumbers(redis, peekScript, keys.length, keys.concat(args), count, patience);
   if (reply === undefined) {
     warnSparingly("Redis did not say what is left", failure);
     return undefined;

@@ -99,7 +99,7 @@ export function refundCall(refunds: readonly Refund[]): Call {
   return {
     script: refund,
     keyCount: keys.length,
-    keysAndArgs: [...keys, ...args],
+    keysAndArgs: keys.concat(args),
     reply: undefined,
     failure: undefined,
   };

@@ -23,7 +23,7 @@ const mostCountersTogether = 100;
 function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: string, heldAtUs: number): Call {
   const { quota, windowUs } = limit.rate;
   const args = [whole(quota), whole(windowUs), whole(policy.policy.cost), whole(heldAtUs)];
-  const keysAndArgs = [keyOf(policy, limit, keyValues), ...args];
+  const keysAndArgs = [keyOf(policy, limit, keyValues)].concat(args);
   return { script: renew, keyCount: 1, keysAndArgs, reply: undefined, failure: undefined };
 }
 
