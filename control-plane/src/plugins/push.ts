@@ -25,6 +25,7 @@ import { answers } from "../schemas/responses.ts";
 import { findCaller } from "../storage/callers.ts";
 import { readConsumerChanges, readConsumersPosition } from "../storage/consumer-changes.ts";
 import { countConsumers } from "../storage/consumers.ts";
+import { onBehalfOf } from "../storage/engines/turns.ts";
 import { type Position, renewEpoch } from "../storage/epoch.ts";
 import { readChanges, readHead, readState } from "../storage/state.ts";
 import { readConsumerCounts } from "../storage/usage.ts";
@@ -86,11 +87,13 @@ export default fp<PushOptions>(
       fleet,
       now,
       edition: editionNow(now()),
-      readState: () => readState(app.database, now()).then(noticed),
-      readChanges: (since) => readChanges(app.database, since, now()),
+      // Not on behalf of whoever has made the change: those of others wait for it, too.
+      readState: () => onBehalfOf.exit(() => readState(app.database, now())).then(noticed),
+      readChanges: (since) => onBehalfOf.exit(() => readChanges(app.database, since, now())),
       readHead: () => readHead(app.database).then(noticed),
       renewEpoch: async (held) => {
-        const left = await renewEpoch(app.database, { who: "control plane", atMs: now() }, held);
+        const origin = { who: "control plane", atMs: now() };
+        const left = await onBehalfOf.exit(() => renewEpoch(app.database, origin, held));
         if (left === undefined) return;
         app.log.warn(
           { epoch: left.epoch, databaseRevision: left.revision, heldRevision: held.revision },

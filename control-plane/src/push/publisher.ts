@@ -1,7 +1,6 @@
 // Brings every connected gateway to the newest state of the database. It is called after each change, and reads what has changed;
 // calls during a round share the next round, so a burst of changes costs a few reads, not one each.
 
-import { onBehalfOf } from "../storage/engines/turns.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
 import type { Fleet } from "./fleet.ts";
@@ -91,12 +90,9 @@ export class Publisher {
     if (this.#stopped) return Promise.resolve();
     this.#wanted = true;
     this.#onSent ??= this.#dependencies.onWanted?.();
-    // Not on behalf of whose change it is: others' changes wait for it, too.
-    this.#round ??= onBehalfOf
-      .exit(() => this.#work())
-      .finally(() => {
-        this.#round = undefined;
-      });
+    this.#round ??= this.#work().finally(() => {
+      this.#round = undefined;
+    });
     return this.#round;
   }
 
