@@ -25,6 +25,8 @@ interface Account {
   readonly bytesOfApps: Map<string, number>;
 }
 
+const joinedAtOnce = 128;
+
 export class BodiesHeld {
   readonly #account: Account = { bodies: new Set(), bytes: 0, bytesOfApps: new Map() };
 
@@ -80,9 +82,15 @@ export class HeldBody implements Taken {
 
   /** Returns all that comes of the stream. Rejects as `untilGivenWay` does. */
   async whole(stream: Readable): Promise<Buffer> {
-    const chunks: Buffer[] = [];
-    for await (const chunk of this.untilGivenWay(this.chunks(stream))) chunks.push(chunk);
-    return Buffer.concat(chunks);
+    const pieces: Buffer[] = [];
+    // A chunk of some bytes takes several times its length.
+    let chunks: Buffer[] = [];
+    for await (const chunk of this.untilGivenWay(this.chunks(stream))) {
+      if (chunks.push(chunk) < joinedAtOnce) continue;
+      pieces.push(Buffer.concat(chunks));
+      chunks = [];
+    }
+    return Buffer.concat([...pieces, ...chunks]);
   }
 
   /** Returns what the source has until the body gives way: then it rejects at once, whatever the source waits for. */

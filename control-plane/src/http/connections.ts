@@ -22,7 +22,7 @@ const mostUnreadOfGateways = 256 * 1_048_576;
 const lookEveryMs = 250;
 
 /** Why a connection was closed at once: an event of the server, `cut`. */
-export const cuts = ["connections", "unread", "pipelining"] as const;
+export const cuts = ["connections", "unread", "pipelining", "chunks"] as const;
 export type Cut = (typeof cuts)[number];
 
 export function boundConnections(server: Server): void {

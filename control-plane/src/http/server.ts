@@ -3,6 +3,7 @@
 
 import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
 import { boundConnections } from "./connections.ts";
+import { requestsOfLargeChunks, smallChunks } from "./small-chunks.ts";
 import { inTurn } from "./turns.ts";
 
 export interface HttpTimes {
@@ -35,6 +36,12 @@ export const defaultHttpTimes: HttpTimes = {
 export function createBoundedServer(answer: RequestListener, socketUrl: string, times: HttpTimes): Server {
   const { headersMs, requestMs, silenceMs, keepAliveMs, checkEveryMs } = times;
   const options = {
+    IncomingMessage: requestsOfLargeChunks(({ socket }) => {
+      server.emit("cut", "chunks");
+      // Nothing more is read, so that the client can read the answer.
+      socket.pause();
+      server.emit("clientError", Object.assign(new Error(smallChunks), { code: smallChunks }), socket);
+    }),
     headersTimeout: headersMs,
     requestTimeout: requestMs,
     keepAliveTimeout: keepAliveMs,
@@ -42,7 +49,7 @@ export function createBoundedServer(answer: RequestListener, socketUrl: string, 
     shouldUpgradeCallback: ({ url = "", headers }: IncomingMessage) =>
       url.split("?", 1)[0] === socketUrl && headers.upgrade?.toLowerCase() === "websocket",
   };
-  const server = createServer(
+  const server: Server = createServer(
     options,
     inTurn(answer, () => server.emit("cut", "pipelining")),
   );

@@ -8,6 +8,7 @@ import fp from "fastify-plugin";
 import { maxBodyBytes } from "../bodies/bounds.ts";
 import { ApiError, problemDocument } from "../errors/api-error.ts";
 import type { ErrorCode } from "../errors/catalogue.ts";
+import { countedChunks, leastBytesOfThem, smallChunks } from "../http/small-chunks.ts";
 import { problemsOf, quote } from "../schemas/validation-problems.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { leastHeaders } from "./security-headers.ts";
@@ -32,10 +33,12 @@ const codesOfFastify: Readonly<Record<string, ErrorCode>> = {
 const codesOfParser: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: "request-timeout",
   HPE_HEADER_OVERFLOW: "headers-too-large",
+  [smallChunks]: "malformed-body",
 };
 
 const details: Partial<Record<ErrorCode, string>> = {
   "body-too-large": `The body is larger than ${maxBodyBytes / 1024} KiB.`,
+  "malformed-body": `The body comes in chunks that are too small: ${countedChunks} in a row must have ${leastBytesOfThem} bytes together. Send larger chunks, or a Content-Length.`,
   "bad-request": "The request is not well-formed.",
   "not-found": "There is nothing at this URL.",
   "request-timeout": "The whole request did not arrive in time.",

@@ -16,6 +16,8 @@ export default fp(
       if (raw.complete || !announcesBody(raw)) return;
       reply.header("connection", "close");
       linger(raw.socket);
+      // Node would drop it before the sizes of its chunks are checked.
+      raw.resume();
     });
   },
   { name: "unread-bodies" },

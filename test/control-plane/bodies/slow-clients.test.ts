@@ -142,6 +142,25 @@ describe("a client that", () => {
     }
   });
 
+  // Node has a buffer for each chunk: those of one body took 45 MB.
+  beside.each([
+    ["its body for nobody", "GET /nothing HTTP/1.1\r\nhost: x\r\n"],
+    ["its sign-in", "POST /api/v1/session HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"],
+    ["its list of networks", `${put.replace("policies/p", "networks/n").replace("json", "text")}${withToken}`],
+  ])("sends %s in chunks of one byte is cut", async (_, head) => {
+    const client = talk(usual(), `${head}transfer-encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(260_000)}`);
+    expect(await client.closed).toBeLessThan(soonMs);
+    const metrics = await (await fetch(`${usual().url}/metrics`)).text();
+    expect(metrics).toMatch(/^sluice_control_connections_cut_total\{reason="chunks"\} [1-9]/m);
+  });
+
+  it("sends a sign-in in chunks of one byte is told why it is cut", async () => {
+    const head = "POST /api/v1/session HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    const client = talk(usual(), `${head}transfer-encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(200)}`);
+    expect(await client.closed).toBeLessThan(soonMs);
+    expect(client.received()).toMatch(/^HTTP\/1\.1 400 .*chunks that are too small/s);
+  });
+
   beside("announces more than 256 KiB is answered 413 before it sends them", async () => {
     const client = talk(usual(), `${put}${withToken}content-length: 262145\r\n\r\n`);
     expect(await client.closed).toBeLessThan(soonMs);
