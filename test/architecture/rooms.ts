@@ -233,7 +233,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "control-plane/src/counters": ["control-plane/src/schemas", "control-plane/src/templates", "control-plane/src/zones"],
   // The HTTP server bounds what strangers may ask, and sends answers that are made once.
-  "control-plane/src/http": [],
+  "control-plane/src/http": ["control-plane/src/limits"],
   "control-plane/src/plugins": [
     "control-plane/src/activity",
     "control-plane/src/bodies",

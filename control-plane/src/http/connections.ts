@@ -1,12 +1,13 @@
 // Bounds how many connections strangers may have, and how many bytes all of them together, and all gateways, may leave unread.
 
-import type { Server } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import type { Socket } from "node:net";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
+import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
 
 /** An event of the server: a gateway has signed in on this socket, which does not count among those of strangers any more. */
 export const signedIn = "signed-in";
-/** Gateways that have signed in do not count. */
+/** Gateways that have signed in do not count. When all are taken, whoever has the most loses one to whoever has fewer. */
 const mostConnections = 4_000;
 /** IPv6 addresses count by their /64. */
 const mostOfOneAddress = 2_000;
@@ -27,15 +28,16 @@ export type Cut = (typeof cuts)[number];
 
 export function boundConnections(server: Server): void {
   const sockets = new Map<Socket, string>();
-  const counts = new Map<string, number>();
+  /** By addresses. The connection whose last request began the longest ago comes first. */
+  const taken = new Map<string, Taken & { readonly sockets: Set<Socket> }>();
   const gateways = new Map<Socket, string>();
   const forget = (socket: Socket) => {
     const address = sockets.get(socket);
     if (address === undefined) return;
     sockets.delete(socket);
-    const left = (counts.get(address) ?? 1) - 1;
-    if (left === 0) counts.delete(address);
-    else counts.set(address, left);
+    const ofAddress = taken.get(address)?.sockets;
+    ofAddress?.delete(socket);
+    if (ofAddress?.size === 0) taken.delete(address);
   };
   const cut = (why: Cut, socket: Socket) => {
     server.emit("cut", why);
@@ -43,14 +45,26 @@ export function boundConnections(server: Server): void {
   };
   server.on("connection", (socket: Socket) => {
     const address = ipPrefix(socket.remoteAddress ?? "", 32, 64);
-    const count = counts.get(address) ?? 0;
-    if (sockets.size >= mostConnections || count >= mostOfOneAddress) {
+    const network = ipPrefix(socket.remoteAddress ?? "", 32, 48);
+    if ((taken.get(address)?.size ?? 0) >= mostOfOneAddress) {
       cut("connections", socket);
       return;
     }
-    counts.set(address, count + 1);
+    if (sockets.size >= mostConnections) {
+      const [longestIdle] = whoGivesWay(taken.values(), { app: network, name: address, size: 1 })?.sockets ?? [];
+      cut("connections", longestIdle ?? socket);
+      if (longestIdle === undefined) return;
+      forget(longestIdle);
+    }
+    const ofAddress = taken.get(address) ?? takenBy(network, address);
+    ofAddress.sockets.add(socket);
+    taken.set(address, ofAddress);
     sockets.set(socket, address);
     socket.once("close", () => forget(socket));
+  });
+  server.on("request", ({ socket }: IncomingMessage) => {
+    const ofAddress = taken.get(sockets.get(socket) ?? "")?.sockets;
+    if (ofAddress?.delete(socket) === true) ofAddress.add(socket);
   });
   server.on(signedIn, (socket: Socket) => {
     forget(socket);
@@ -64,6 +78,18 @@ export function boundConnections(server: Server): void {
     for (const socket of tooMuchUnread(gateways, mostUnreadOfGateways)) cut("unread", socket);
   }, lookEveryMs).unref();
   server.once("close", () => clearInterval(timer));
+}
+
+function takenBy(app: string, name: string): Taken & { readonly sockets: Set<Socket> } {
+  const sockets = new Set<Socket>();
+  return {
+    app,
+    name,
+    sockets,
+    get size() {
+      return sockets.size;
+    },
+  };
 }
 
 interface Unread {

@@ -140,6 +140,26 @@ describe("connections", () => {
     });
   });
 
+  it("of addresses that have taken all give way to another address, and its own stay", async () => {
+    const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
+    boundConnections(server);
+    onFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    const first = talk(port, get("/"), true, "127.0.0.2");
+    await untilPasses(() => expect(first.received()).toContain("served"));
+    for (let i = 0; i < 4_030; i += 31) {
+      const address = i < 1_999 ? "127.0.0.2" : "127.0.0.3";
+      await Promise.all(Array.from({ length: 31 }, () => once(talk(port, "", true, address).socket, "connect")));
+    }
+    const others = Array.from({ length: 5 }, () => talk(port, get("/"), true, "127.0.0.4"));
+    for (const { received } of others) await untilPasses(() => expect(received()).toContain("served"));
+    expect(others.map(({ socket }) => socket.closed)).toEqual([false, false, false, false, false]);
+  });
+
   it("that leave too much unread are cut, first those of the address that leaves the most", () => {
     const connection = (writableLength: number) => ({ writableLength });
     const half = mostUnreadBytes / 2;
