@@ -59,7 +59,12 @@ export interface BusyPolicy {
 }
 
 /** The traffic of a minute: of an app by "app/", of a policy by "app/policy", in the order of `trafficCounts`. */
-export type KeptMinute = readonly { readonly name: string; readonly counts: readonly number[] }[];
+export type KeptMinute = readonly {
+  readonly name: string;
+  readonly counts: readonly number[];
+  /** Of an app: there was no room for all of its policies. */
+  readonly isCut?: boolean;
+}[];
 
 /** A gateway reports at most what happened in the last day. */
 const longestMs = 86_400_000;
@@ -67,7 +72,8 @@ const minuteMs = 60_000;
 /** Together, chunks take 60 MB at most. Those of policies never take the room of those of apps. */
 const mostChunksOfPolicies = 20_000;
 const mostChunksOfApps = 5_000;
-const mostKeptOfMinute = 1_000;
+/** Besides the sums of apps. */
+const mostPoliciesOfMinute = 1_000;
 /** Names whose minute is read without a pause, which takes a millisecond. */
 const namesAtOnce = 500;
 
@@ -77,6 +83,8 @@ export class Activity {
   readonly #topKeys = new TopKeysOfPolicies();
   /** The minutes about which something was reported since they were last taken. */
   readonly #changedMinutes = new Set<number>();
+  /** By app: the end of the last minute of which not all policies were kept over a restart. */
+  readonly #cutUntilMs = new Map<string, number>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -115,7 +123,8 @@ export class Activity {
   }
 
   /** Whether nothing that happened since then had to give way to what happened later. */
-  isComplete({ policy }: CountedTraffic, step: Step, sinceMs: number): boolean {
+  isComplete({ app, policy }: CountedTraffic, step: Step, sinceMs: number): boolean {
+    if (policy !== undefined && sinceMs < (this.#cutUntilMs.get(app) ?? 0)) return false;
     return (policy === undefined ? this.#ofApps : this.#ofPolicies).isComplete(step, sinceMs);
   }
 
@@ -145,14 +154,12 @@ export class Activity {
   }
 
   /**
-   * Returns the minutes before this time about which something was reported since they were last taken, the oldest first.
+   * Returns the minutes before this time about which something was reported since they were last taken. Those that have waited longest come
+   * first: whoever reports about a day again and again does not keep other minutes from being taken.
    * @param most how many to take at most
    */
   takeChangedMinutes(beforeMs: number, most: number): number[] {
-    const taken = [...this.#changedMinutes]
-      .filter((atMs) => atMs < beforeMs)
-      .sort((a, b) => a - b)
-      .slice(0, most);
+    const taken = [...this.#changedMinutes].filter((atMs) => atMs < beforeMs).slice(0, most);
     for (const atMs of taken) this.#changedMinutes.delete(atMs);
     return taken;
   }
@@ -176,12 +183,13 @@ export class Activity {
         });
       }
     }
-    return largest(rows);
+    return rows;
   }
 
   /** Takes over a minute that was kept. */
   readMinute(atMs: number, rows: KeptMinute): void {
-    for (const { name, counts } of rows) {
+    for (const { name, counts, isCut } of rows) {
+      if (isCut === true) this.#cutUntilMs.set(appOf(name), atMs + minuteMs);
       const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts;
       const ofApp = name.endsWith("/");
       const traffic = ofApp ? this.#ofApps : this.#ofPolicies;
@@ -201,7 +209,8 @@ export class Activity {
   /** Notes each minute once: thousands of policies may be reported with the same day. */
   #noteMinutesOf(traffic: ActivityReport["traffic"]): void {
     let notedMs = Number.NEGATIVE_INFINITY;
-    for (const { fromMs, toMs } of [...traffic].sort((a, b) => a.fromMs - b.fromMs)) {
+    const counted = traffic.filter(({ counts }) => isSomething(counts));
+    for (const { fromMs, toMs } of counted.sort((a, b) => a.fromMs - b.fromMs)) {
       for (let atMs = Math.max(minuteOf(fromMs), notedMs + minuteMs); atMs <= toMs; atMs += minuteMs) {
         this.#changedMinutes.add(atMs);
         notedMs = atMs;
@@ -233,24 +242,47 @@ export class Activity {
  * the larger one is nearer to the truth.
  */
 export function mergeMinutes(one: KeptMinute, other: KeptMinute): KeptMinute {
-  const merged = new Map(one.map(({ name, counts }) => [name, counts]));
-  for (const { name, counts } of other) {
-    const known = merged.get(name) ?? [];
-    merged.set(
-      name,
-      counts.map((count, i) => Math.max(count, known[i] ?? 0)),
-    );
+  const merged = new Map(one.map((row) => [row.name, row]));
+  for (const row of other) {
+    const known = merged.get(row.name);
+    const counts = row.counts.map((count, i) => Math.max(count, known?.counts[i] ?? 0));
+    const isCut = row.isCut === true || known?.isCut === true;
+    merged.set(row.name, { name: row.name, counts, ...(isCut ? { isCut } : {}) });
   }
-  return largest([...merged].map(([name, counts]) => ({ name, counts })));
+  return [...merged.values()];
 }
 
-/** The apps and policies with most traffic, as many as are kept over a restart. */
-function largest(rows: KeptMinute): KeptMinute {
-  const sums = rows.map((row) => ({ row, sum: row.counts.reduce((total, count) => total + count, 0) }));
-  return sums
+/**
+ * Returns what is kept of a minute over a restart. If there are too many policies, those that do not exist are left out, and each app has
+ * the same share: its policies with most traffic. What an app does not need of its share, others get.
+ *
+ * @param existing names of policies as in the rows, and of apps with a "/"
+ */
+export function cutMinute(rows: KeptMinute, existing: ReadonlySet<string>): KeptMinute {
+  if (rows.length <= mostPoliciesOfMinute) return rows;
+  const known = rows.filter(({ name }) => existing.has(name));
+  const sums = known
+    .filter(({ name }) => !name.endsWith("/"))
+    .map((row) => ({ row, sum: row.counts.reduce((total, count) => total + count, 0) }));
+  const ranks = new Map<string, number>();
+  const ranked = sums
     .sort((a, b) => b.sum - a.sum)
-    .slice(0, mostKeptOfMinute)
-    .map(({ row }) => row);
+    .map(({ row }) => {
+      const app = appOf(row.name);
+      const rank = ranks.get(app) ?? 0;
+      ranks.set(app, rank + 1);
+      return { row, rank };
+    })
+    .sort((a, b) => a.rank - b.rank);
+  const cut = new Set(ranked.slice(mostPoliciesOfMinute).map(({ row }) => appOf(row.name)));
+  const ofApps = known
+    .filter(({ name }) => name.endsWith("/"))
+    .map((row) => (cut.has(appOf(row.name)) ? { ...row, isCut: true } : row));
+  return [...ofApps, ...ranked.slice(0, mostPoliciesOfMinute).map(({ row }) => row)];
+}
+
+function appOf(name: string): string {
+  return name.slice(0, name.indexOf("/"));
 }
 
 function isSomething(counts: TrafficCounts): boolean {

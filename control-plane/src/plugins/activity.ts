@@ -4,13 +4,14 @@
 import { randomUUID } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import fp from "fastify-plugin";
-import { Activity, type ActivityMessage, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
+import { Activity, type ActivityMessage, cutMinute, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
 import { type Line, turnsOf } from "../activity/report-parts.ts";
 import { type LeftOut, UntoldReports } from "../activity/untold-reports.ts";
 import {
   forgetRelayedActivity,
   forgetToldActivity,
   forgetTrafficMinutes,
+  readPolicyNames,
   readRelayedActivity,
   readTrafficMinutes,
   relayActivity,
@@ -130,9 +131,11 @@ export default fp<{ now: () => number; isShared: boolean }>(
     /** Stores the minutes before `beforeMs` of which there is something new. */
     async function keepMinutes(beforeMs: number): Promise<void> {
       const minutes = activity.takeChangedMinutes(beforeMs, mostMinutesAtOnce);
+      let existing: ReadonlySet<string> | undefined;
       for (const [i, atMs] of minutes.entries()) {
         try {
-          await keepMinute(atMs);
+          existing ??= await readPolicyNames(app.database);
+          await keepMinute(atMs, existing);
         } catch (error) {
           // It comes last, so that it does not keep others from being stored.
           activity.noteChanged([...minutes.slice(i + 1), atMs]);
@@ -141,12 +144,13 @@ export default fp<{ now: () => number; isShared: boolean }>(
       }
     }
 
-    async function keepMinute(atMs: number): Promise<void> {
-      const own = await activity.minute(atMs);
+    async function keepMinute(atMs: number, existing: ReadonlySet<string>): Promise<void> {
+      const own = cutMinute(await activity.minute(atMs), existing);
       // A report that began in the minute counts as a whole in the one after it.
       if (own.length === 0) return;
       await writeTrafficMinute(app.database, atMs, (known) => {
-        return JSON.stringify(known === undefined ? own : mergeMinutes(JSON.parse(known) as KeptMinute, own));
+        const all = known === undefined ? own : mergeMinutes(JSON.parse(known) as KeptMinute, own);
+        return JSON.stringify(cutMinute(all, existing));
       });
     }
 

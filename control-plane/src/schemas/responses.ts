@@ -310,7 +310,7 @@ const traffic = {
       until: time,
       complete: {
         type: "boolean",
-        description: "False if there was so much since `since` that the oldest is not kept any more.",
+        description: "False if there was so much since `since` that not all of it is kept.",
       },
       points: {
         type: "array",

@@ -1,5 +1,6 @@
 // Traffic by minute, which outlives a restart, and what control planes of one database tell each other of the last seconds.
 
+import { setImmediate } from "node:timers/promises";
 import { sql } from "kysely";
 import { databaseNowMs } from "./database-clock.ts";
 import type { Database } from "./tables.ts";
@@ -10,6 +11,8 @@ const relayedMs = 10_000;
 /** So long after that, rows are left only of control planes that do not run any more. */
 const leftMs = 20_000;
 const minutesAtOnce = 60;
+/** They are read without a pause, which takes a millisecond or two. */
+const namesAtOnce = 1_000;
 /** They take 8 MB, as much as a control plane writes in a second at most. */
 export const relayedAtOnce = 32;
 
@@ -56,6 +59,28 @@ export async function* readTrafficMinutes(database: Database, sinceMs: number): 
     if (last === undefined) return;
     from = Number(last.at) + 1;
   }
+}
+
+/** Returns the names of all policies as "app/policy", and of all apps as "app/". Requests are served meanwhile. */
+export async function readPolicyNames(database: Database): Promise<Set<string>> {
+  const apps = await database.selectFrom("apps").select("name").execute();
+  const names = new Set(apps.map(({ name }) => `${name}/`));
+  let last: { app: string; name: string } | undefined = { app: "", name: "" };
+  while (last !== undefined) {
+    const { app, name }: { app: string; name: string } = last;
+    const page = await database
+      .selectFrom("policies")
+      .select(["app", "name"])
+      .where((row) => row.or([row("app", ">", app), row.and([row("app", "=", app), row("name", ">", name)])]))
+      .orderBy("app")
+      .orderBy("name")
+      .limit(namesAtOnce)
+      .execute();
+    for (const policy of page) names.add(`${policy.app}/${policy.name}`);
+    last = page.length < namesAtOnce ? undefined : page.at(-1);
+    await setImmediate();
+  }
+  return names;
 }
 
 export async function forgetTrafficMinutes(database: Database, beforeMs: number): Promise<void> {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { mergeMinutes } from "../../../control-plane/src/activity/activity.ts";
+import { Activity, cutMinute, mergeMinutes } from "../../../control-plane/src/activity/activity.ts";
 import { type Step, Traffic } from "../../../control-plane/src/activity/traffic.ts";
 
 const minuteMs = 60_000;
@@ -161,5 +161,49 @@ describe("traffic of a minute", () => {
       { name: "a/b", counts: [5, 0, 0, 0, 0] },
       { name: "a/c", counts: [1, 1, 0, 0, 0] },
     ]);
+  });
+
+  const rowsOf = (app: string, policies: number, count: number) =>
+    ["", ...Array.from({ length: policies }, (_, i) => `p${i}`)].map((policy) => {
+      return { name: `${app}/${policy}`, counts: [count, 0, 0, 0, 0] };
+    });
+  const namesOf = (rows: readonly { name: string }[]) => new Set(rows.map(({ name }) => name));
+
+  it("is kept of each app, however many busier policies others have, and says of which app not all is kept", () => {
+    const [busy, shop] = [rowsOf("busy", 2_000, 9), rowsOf("shop", 300, 1)];
+    const kept = cutMinute([...busy, ...shop], namesOf([...busy, ...shop]));
+    expect(kept.filter(({ name }) => name.startsWith("shop/"))).toEqual(shop);
+    expect(kept).toHaveLength(1_002);
+    expect(kept.filter(({ isCut }) => isCut).map(({ name }) => name)).toEqual(["busy/"]);
+    const activity = new Activity(() => startMs + minuteMs);
+    activity.readMinute(startMs, kept);
+    const isComplete = (app: string, policy: string | undefined, sinceMs: number) =>
+      activity.isComplete({ app, policy }, "minute", sinceMs);
+    expect(isComplete("busy", "p1999", startMs)).toBe(false);
+    expect(isComplete("busy", "p1999", startMs + minuteMs)).toBe(true);
+    expect([isComplete("busy", undefined, startMs), isComplete("shop", "p1", startMs)]).toEqual([true, true]);
+  });
+
+  it("is not kept of policies and apps that there are not, if there are too many", () => {
+    const shop = rowsOf("shop", 300, 1);
+    const lies = Array.from({ length: 2_000 }, (_, i) => rowsOf(`no-app-${i}`, 1, 9)).flat();
+    const known = namesOf(shop);
+    expect(cutMinute([...lies, ...rowsOf("shop", 1_500, 1)], known)).toEqual(shop);
+    expect(cutMinute(lies.slice(0, 100), known)).toHaveLength(100);
+  });
+
+  it("is taken in turn, although somebody reports about a day again and again", () => {
+    const nowMs = startMs + dayMs;
+    const activity = new Activity(() => nowMs);
+    const report = (fromMs: number, toMs: number) =>
+      activity.add({ traffic: [{ app: "a", policy: "b", fromMs, toMs, counts: one }], keys: [] });
+    report(nowMs - 86_000_000, nowMs - 120_000);
+    report(nowMs - minuteMs, nowMs - minuteMs);
+    const taken = new Set<number>();
+    for (let round = 0; round < 80; round++) {
+      for (const atMs of activity.takeChangedMinutes(nowMs, 20)) taken.add(atMs);
+      report(nowMs - 86_000_000, nowMs - 120_000);
+    }
+    expect(taken.has(nowMs - minuteMs)).toBe(true);
   });
 });
