@@ -285,7 +285,7 @@ describe("a path that servers read differently", () => {
     expect(await send(url, "/x/..;/login")).toMatch(/^HTTP\/1\.1 400 /);
   });
 
-  it("is refused if its segments are too many to be read, also before a ban of a key", async () => {
+  it("is refused if its segments are too many to be read", async () => {
     const url = await gatewayWith({ name: "login", match: { paths: ["/login", "/login/*"] }, limits });
     for (const target of [`/login${"/".repeat(8_050)}./`, `${"/".repeat(8_100)}login/`, "/".repeat(8_100)])
       expect(await send(url, target)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
@@ -304,6 +304,35 @@ describe("a path that servers read differently", () => {
     started.defer(() => gateway.stop());
     expect(await send(gateway.url, "//x")).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
     expect(gateway.log).toContain("a request was answered 400, because Sluice failed to read its path: ");
+  });
+
+  it("counts as nginx reads it also where nginx redirects the request", async () => {
+    const access = "access_by_lua_block { sluice.access() }";
+    const gateway = await LoneGateway.start({
+      policies: [
+        {
+          name: "app",
+          match: { paths: ["/app/*"] },
+          limits: [{ algorithm: "fixed-window", quota: 100, window: "1h" }],
+        },
+        { name: "books", match: { paths: ["/books"] }, limits, onLimit: { action: "degrade", uri: "/cheap" } },
+      ],
+      edit: (config) =>
+        config.replace(
+          /(listen [^;]*;)/,
+          `$1
+          location /app/ { ${access} try_files /none /index.php; }
+          location = /index.php { ${access} content_by_lua_block { ngx.print("the page") } }
+          location = /books { ${access} content_by_lua_block { ngx.print("books") } }
+          location = /cheap { ${access} content_by_lua_block { ngx.print("what is cheaper") } }`,
+        ),
+    });
+    started.defer(() => gateway.stop());
+    for (const target of ["/app/page", "//app/page", "/app/./page"])
+      expect([target, await send(gateway.url, target)]).toEqual([target, expect.stringContaining("the page")]);
+    for (let i = 0; i < 10; i++) await send(gateway.url, "/books");
+    for (const target of ["/books", "//books", "/./books"])
+      expect([target, await send(gateway.url, target)]).toEqual([target, expect.stringContaining("what is cheaper")]);
   });
 
   it("is served if no policy names paths, or only one in shadow mode", async () => {

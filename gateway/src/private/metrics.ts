@@ -359,7 +359,7 @@ function errors(lines: string[]): void {
     lines,
     name,
     "counter",
-    "Errors of Sluice itself by place. Each must be 0; access: requests passed without a decision.",
+    "Errors of Sluice itself by place. Each must be 0; access: requests passed without a decision, or their paths could not be read.",
   );
   for (const place of defectPlaces) lines.push(sample(name, { place }, whole(defectCount(place))));
 }

@@ -5,7 +5,7 @@ import { addSafely, metricsDict, stateDict } from "./shared-memory.ts";
 import { beginLine, newQuiet, type Quiet } from "./sparing-log.ts";
 
 /**
- * - access: a request passed without a decision.
+ * - access: a request passed without a decision, or was answered 400 because its path could not be read.
  * - check-api: a request of the check API was answered with 500.
  * - log: something that was left to do at the end of a request was not done.
  * - private: the health or the metrics were not shown.
