@@ -7,7 +7,7 @@ import { IncomingMessage } from "node:http";
 export const countedChunks = 128;
 export const leastBytesOfThem = 4_096;
 /** The code of the error with which the server emits `clientError`. */
-export const smallChunks = "SLUICE_SMALL_CHUNKS";
+export const smallChunks = "SMALL_CHUNKS";
 
 /**
  * Returns the class of a server's requests.
