@@ -4,6 +4,7 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { BodiesHeld } from "../../../control-plane/src/bodies/bodies-held.ts";
 import { manyDocuments } from "../../../control-plane/src/bodies/many-documents.ts";
+import { until } from "../../fixtures/until.ts";
 
 const mebibyte = 1_048_576;
 
