@@ -259,6 +259,7 @@ export default fp<PushOptions>(
           gatewayLog,
           takeActivity: app.takeActivity,
           address: request.address,
+          bytesRead: () => request.raw.socket.bytesRead,
         });
       },
     });

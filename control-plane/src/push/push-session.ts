@@ -38,6 +38,8 @@ export interface SessionDependencies {
   readonly takeActivity: (gateway: string, message: ActivityMessage) => void;
   /** The gateway's IP address. */
   readonly address: string;
+  /** Returns how many bytes have come on the socket. */
+  readonly bytesRead: () => number;
 }
 
 /**
@@ -45,6 +47,10 @@ export interface SessionDependencies {
  * orders about counters all the time.
  */
 const mostMessagesInSecond = 2_000;
+/** So much of a message may have come that has not ended within the time of a silence. */
+const mostUnfinishedBytes = 4_096;
+/** With its header and a mask (RFC 6455, §5.2 and §5.5). */
+const mostControlFrameBytes = 131;
 
 export function runPushSession(
   socket: WebSocket,
@@ -58,6 +64,7 @@ export function runPushSession(
     gatewayLog,
     takeActivity,
     address,
+    bytesRead,
   }: SessionDependencies,
 ): void {
   let gateway: string | undefined;
@@ -72,12 +79,27 @@ export function runPushSession(
     socket.resume();
   }, 1_000);
   const helloTimer = setTimeout(() => link.close(closeCodes.refused, "no hello came"), times.helloMs);
-  const pingTimer = setInterval(() => link.ping(times.silenceMs), times.pingEveryMs);
+  const lastMessage = { atMs: performance.now(), bytesRead: bytesRead(), controlFrames: 0 };
+  const onControlFrame = () => {
+    lastMessage.controlFrames += 1;
+  };
+  socket.on("ping", onControlFrame);
+  socket.on("pong", onControlFrame);
+  /** The memory of a message that does not end would be held for ever: pings are answered between its fragments. */
+  const isUnfinished = () => {
+    const bytes = bytesRead() - lastMessage.bytesRead - lastMessage.controlFrames * mostControlFrameBytes;
+    return bytes > mostUnfinishedBytes && performance.now() - lastMessage.atMs >= times.silenceMs;
+  };
+  const pingTimer = setInterval(() => {
+    if (isUnfinished()) socket.terminate();
+    else link.ping(times.silenceMs);
+  }, times.pingEveryMs);
 
   socket.on("message", (data: RawData, isBinary: boolean) => {
     // Messages that arrive between our close frame and the other side's are ignored.
     if (socket.readyState !== socket.OPEN) return;
     link.noteAlive();
+    Object.assign(lastMessage, { atMs: performance.now(), bytesRead: bytesRead(), controlFrames: 0 });
     heard += 1;
     if (heard === mostMessagesInSecond) socket.pause();
     const message = isBinary ? undefined : readGatewayMessage(data.toString());

@@ -248,6 +248,17 @@ describe("the push socket", () => {
     expect(await (await openSocket(url)).closed).toBe(1008);
   });
 
+  it("cuts a gateway whose message does not end, though it answers pings", async () => {
+    const pushTimes = { pingEveryMs: 20, silenceMs: 200, helloMs: 1_000 };
+    const running = await startControlPlane({}, { pushTimes });
+    const small = await connectGateway(running, "small");
+    small.socket.send(Buffer.alloc(10, "x"), { fin: false });
+    const large = await connectGateway(running, "large");
+    large.socket.send(Buffer.alloc(10_000, "x"), { fin: false });
+    expect(await large.closed).toBe(1006);
+    expect(small.socket.readyState).toBe(small.socket.OPEN);
+  });
+
   it("cuts a gateway that answers no ping, and keeps one that does", async () => {
     const pushTimes = { pingEveryMs: 20, silenceMs: 200, helloMs: 1_000 };
     const running = await startControlPlane({}, { pushTimes });
