@@ -49,8 +49,8 @@ export interface SessionDependencies {
 const mostMessagesInSecond = 2_000;
 /** So much of a message may have come that has not ended within the time of a silence. */
 const mostUnfinishedBytes = 4_096;
-/** With its header and a mask (RFC 6455, §5.2 and §5.5). */
-const mostControlFrameBytes = 131;
+/** With the mask (RFC 6455, §5.2). */
+const controlFrameHeaderBytes = 6;
 
 export function runPushSession(
   socket: WebSocket,
@@ -79,15 +79,15 @@ export function runPushSession(
     socket.resume();
   }, 1_000);
   const helloTimer = setTimeout(() => link.close(closeCodes.refused, "no hello came"), times.helloMs);
-  const lastMessage = { atMs: performance.now(), bytesRead: bytesRead(), controlFrames: 0 };
-  const onControlFrame = () => {
-    lastMessage.controlFrames += 1;
+  const lastMessage = { atMs: performance.now(), bytesRead: bytesRead(), bytesOfControlFrames: 0 };
+  const onControlFrame = (data: Buffer) => {
+    lastMessage.bytesOfControlFrames += data.length + controlFrameHeaderBytes;
   };
   socket.on("ping", onControlFrame);
   socket.on("pong", onControlFrame);
   /** The memory of a message that does not end would be held for ever: pings are answered between its fragments. */
   const isUnfinished = () => {
-    const bytes = bytesRead() - lastMessage.bytesRead - lastMessage.controlFrames * mostControlFrameBytes;
+    const bytes = bytesRead() - lastMessage.bytesRead - lastMessage.bytesOfControlFrames;
     return bytes > mostUnfinishedBytes && performance.now() - lastMessage.atMs >= times.silenceMs;
   };
   const pingTimer = setInterval(() => {
@@ -99,7 +99,7 @@ export function runPushSession(
     // Messages that arrive between our close frame and the other side's are ignored.
     if (socket.readyState !== socket.OPEN) return;
     link.noteAlive();
-    Object.assign(lastMessage, { atMs: performance.now(), bytesRead: bytesRead(), controlFrames: 0 });
+    Object.assign(lastMessage, { atMs: performance.now(), bytesRead: bytesRead(), bytesOfControlFrames: 0 });
     heard += 1;
     if (heard === mostMessagesInSecond) socket.pause();
     const message = isBinary ? undefined : readGatewayMessage(data.toString());

@@ -254,6 +254,7 @@ describe("the push socket", () => {
     const small = await connectGateway(running, "small");
     small.socket.send(Buffer.alloc(10, "x"), { fin: false });
     const large = await connectGateway(running, "large");
+    await large.next("fleet");
     large.socket.send(Buffer.alloc(10_000, "x"), { fin: false });
     expect(await large.closed).toBe(1006);
     expect(small.socket.readyState).toBe(small.socket.OPEN);
