@@ -45,15 +45,17 @@ const services: Readonly<Record<string, Service>> = {
   },
 };
 
-describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt, names, hasCookies }) => {
-  let service: Program;
-  let gateway: LoneGateway;
-  let serviceUrl: string;
-  let decoys = 0;
-
+/** Starts a service and a gateway before it, which counts by its account, for the tests of a group. */
+function behindNginx(
+  command: string,
+  argsAt: Service["argsAt"],
+  onStarted: (started: { readonly gateway: LoneGateway; readonly serviceUrl: string }) => void,
+): void {
+  let service: Program | undefined;
+  let gateway: LoneGateway | undefined;
   beforeAll(async () => {
     const port = await freePort();
-    serviceUrl = `http://127.0.0.1:${port}`;
+    const serviceUrl = `http://127.0.0.1:${port}`;
     service = await Program.start({
       command,
       args: argsAt(port),
@@ -67,10 +69,21 @@ describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt
       policies: [counting("form", "form:account"), counting("query", "query:account")],
       env: { SLUICE_UPSTREAM: serviceUrl },
     });
+    onStarted({ gateway, serviceUrl });
   });
   afterAll(async () => {
     await gateway?.stop();
     await service?.stop();
+  });
+}
+
+describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt, names, hasCookies }) => {
+  let gateway: LoneGateway;
+  let serviceUrl: string;
+  let decoys = 0;
+  behindNginx(command, argsAt, (started) => {
+    gateway = started.gateway;
+    serviceUrl = started.serviceUrl;
   });
 
   /** @returns the account that the service was asked for; undefined if it was not asked */
@@ -164,30 +177,16 @@ describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt
 });
 
 describe("a form of Django, which leaves out blanks, behind nginx", () => {
-  let service: Program;
   let gateway: LoneGateway;
   let serviceUrl: string;
-  beforeAll(async () => {
-    const port = await freePort();
-    serviceUrl = `http://127.0.0.1:${port}`;
-    service = await Program.start({
-      command: "/usr/bin/python3",
-      args: [join(files, "log-in.py"), `${port}`],
-      readyWhen: () =>
-        ask(serviceUrl).then(
-          ({ status }) => status === 200,
-          () => false,
-        ),
-    });
-    gateway = await LoneGateway.start({
-      policies: [counting("form", "form:account"), counting("query", "query:account")],
-      env: { SLUICE_UPSTREAM: serviceUrl },
-    });
-  });
-  afterAll(async () => {
-    await gateway?.stop();
-    await service?.stop();
-  });
+  behindNginx(
+    "/usr/bin/python3",
+    (port) => [join(files, "log-in.py"), `${port}`],
+    (started) => {
+      gateway = started.gateway;
+      serviceUrl = started.serviceUrl;
+    },
+  );
 
   const asked = async (url: string, place: "form" | "query", written: string) => {
     const { status, body } =

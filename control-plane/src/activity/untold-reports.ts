@@ -1,4 +1,4 @@
-// What gateways have reported here, and other control planes of the database have not been told yet. It waits as text, and has bounds:
+// Keeps what gateways have reported here until other control planes of the database are told. It waits as text, and has bounds:
 // for each gateway, so that none takes the room of others, and for all, of which whoever has reported most loses what waits first.
 
 import type { ActivityReport } from "./activity.ts";
@@ -65,7 +65,7 @@ export class UntoldReports {
 
   #addLine(gateway: string, line: Line, isTraffic: boolean): void {
     const waiting = this.#byGateway.get(gateway) ?? { lines: [], bytes: 0 };
-    // What is left out costs nothing more.
+    // Nothing more is spent on a list that is left out.
     const text = waiting.bytes < mostOfGateway ? JSON.stringify(line) : "";
     const bytes = Buffer.byteLength(text);
     if (bytes === 0 || bytes >= rowBytes || waiting.bytes + bytes > mostOfGateway) {

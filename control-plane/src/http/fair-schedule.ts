@@ -71,7 +71,7 @@ export class FairSchedule {
       beganMs = this.#nowMs();
       flow?.waiting.shift()?.();
     });
-    // What the request does until it waits for something runs between these two.
+    // Between these two, the request runs until it waits for something.
     setImmediate(() => {
       if (flow === undefined) return;
       flow.startMs += this.#nowMs() - beganMs;

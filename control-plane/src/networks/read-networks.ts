@@ -55,7 +55,7 @@ export async function readNetworks(
     addProblem(findings, { path: "", expected, got: "more" });
     break;
   }
-  // What is refused is not sorted.
+  // Nobody needs the order of a list that is refused.
   if (problemCount(findings) > 0) return { networks: "", count: 0, ranges: "", bytes: 0 };
   const sorted = await sortedRanges([...networks.keys()], pause);
   const ranges = await rangesOf(sorted, pause);

@@ -166,7 +166,7 @@ export default async function revisionRoutes(
         to: request.params.revision,
         total: app.totalBounds,
         validate: (ofPolicy: string, document: unknown, templates: Templates, owner: App, isUnchanged: boolean) => {
-          // What an admin has stored may stay, whoever asks.
+          // A document that an admin has stored may stay, whoever asks.
           const context = { app: owner, forAllApps: isUnchanged || caller.isAdmin };
           const validation = validatePut(document, ofPolicy, redisIsSet, templates, context);
           if (validation.problems.length === 0) return validation.resolved;

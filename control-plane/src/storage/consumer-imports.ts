@@ -173,7 +173,7 @@ export async function putSome(
       ...(changed.length > 0 ? { position: await storeMany(transaction, origin, app, changed) } : {}),
     });
   });
-  // What was rolled back does not count.
+  // A part that was rolled back does not count.
   Object.assign(counts, stored);
 }
 

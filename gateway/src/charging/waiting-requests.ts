@@ -51,7 +51,7 @@ export function mostOfOnePolicy(): number {
 }
 
 /**
- * Whether one more may wait: to be asked before `beginWaiting`, with nothing that yields between.
+ * Returns whether one more may wait. Callers ask before `beginWaiting`, and nothing yields between the two.
  *
  * @param policy that would have it wait
  * @param most how many may wait because of that policy

@@ -35,7 +35,7 @@ export function hasAmbiguousPath(index: PolicyIndex, host: string, path: string)
 }
 
 function mayMeetMore(index: PolicyIndex, host: string, path: string, target: string): boolean {
-  // What nginx has redirected the request to is no reading of its target.
+  // After an internal redirect, nginx's path is not the one that the client has sent.
   const read = ngx.req.is_internal() ? pathOfNginx(target) : path;
   const others = otherPaths(target, read);
   return others === undefined || meetsMore(index, host, read, others);

@@ -1,4 +1,4 @@
-// What other control planes have relayed, in parts.
+// Reads reports that other control planes have relayed, in parts.
 
 import fc from "fast-check";
 import { expect, it } from "vitest";

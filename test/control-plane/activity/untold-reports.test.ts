@@ -1,4 +1,4 @@
-// What other control planes are told of, and what not.
+// Tests which reports other control planes are told of.
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-// What the longest lists of networks cost: no piece of the work keeps the only thread from others for long.
+// Measures the longest lists of networks: no piece of the work keeps the only thread from others for long.
 
 import { expect, it } from "vitest";
 import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
