@@ -93,7 +93,8 @@ export function readNewestWhole(directory: string): StoredState | undefined {
   }
   const newestReported = `${directory}${logFile} cannot be used: ${newest.whyNot ?? "it does not exist"}`;
   if (found === undefined) {
-    const formerReported = `${formerLogFile}: ${former.whyNot ?? "it does not exist"}`;
+    const whyNotFormer = `${formerLogFile}: ${former.whyNot ?? "it does not exist"}`;
+    const formerReported = former.whyNot === undefined ? (earlier?.whyNot ?? whyNotFormer) : whyNotFormer;
     ngx.log(
       ngx.ERR,
       "sluice: ",
@@ -155,14 +156,14 @@ function readEarlier(directory: string): EarlierState | undefined {
   let whyNot: string | undefined;
   for (const name of filesOfEarlierVersions) {
     const [whole, failure] = readOwnFile(directory + name, mostBytes);
-    whyNot ??= failure;
+    if (failure !== undefined) whyNot ??= `${name}: ${failure}`;
     if (whole === undefined) continue;
     const [checksum] = string.match(string.sub(whole, -checksumBytes), checksumPattern);
     const incoming = noText();
     addPart(incoming, checksum === undefined ? whole : string.sub(whole, 1, -checksumBytes - 1));
     const pieces = endText(incoming);
     if (checksum !== undefined && sha256HexOf(pieces, noPause) !== checksum) {
-      whyNot ??= "it is damaged: its checksum does not match";
+      whyNot ??= `${name}: it is damaged: its checksum does not match`;
       continue;
     }
     const nothing = { position: nowhere, textOf: () => undefined, eachName: () => {} };
@@ -171,7 +172,7 @@ function readEarlier(directory: string): EarlierState | undefined {
     const prepared = frame === undefined ? undefined : prepareChange(currentState(), frame.change, findings, noPause);
     const problem = problems[0] ?? findings.problems[0];
     if (frame === undefined || prepared === undefined || problem !== undefined) {
-      whyNot ??= `it is damaged: ${problem?.path}: expected ${problem?.expected}, got ${problem?.got}`;
+      whyNot ??= `${name}: it is damaged: ${problem?.path}: expected ${problem?.expected}, got ${problem?.got}`;
       continue;
     }
     return { stored: { prepared, entries: frame.set }, name, whyNot: undefined };

@@ -62,36 +62,6 @@ describe("a policy", () => {
 });
 
 describe("an app", () => {
-  it("has limits, and kinds of keys, within its bounds, however it changes", async () => {
-    const running = await startControlPlane();
-    await running.call("PUT", "/apps/shop", { body: { bounds: { limits: 4, kinds: 3 } } });
-    const refused = (bound: string, used: number, allowed: number, wanted: number) => ({
-      status: 409,
-      body: { code: "bound-exceeded", bounds: [{ bound, of: "app", used, allowed, wanted }] },
-    });
-    const limits = (count: number) =>
-      Array.from({ length: count }, (_, i) => ({ ...perSecond(1).limits[0], name: `l${i}` }));
-    const of = (count: number, more: object = {}) => ({ ...perSecond(1), limits: limits(count), ...more });
-    const key = ["header:x-user"];
-    const overrides = [
-      { key: ["a"], limits: limits(1) },
-      { key: ["bc*"], mode: "off" },
-    ];
-    await put(running, "shop", "a", of(2, { key, overrides, exempt: { keys: [["d"], ["e"]] } }));
-    expect((await appOf(running, "shop")).used).toMatchObject({ limits: 2, kinds: 3 });
-    expect(await running.call("PUT", "/apps/shop/policies/b", { body: of(3) })).toMatchObject(
-      refused("limits", 2, 4, 3),
-    );
-    const more = { body: of(1, { key, exempt: { keys: [["d"]] } }) };
-    expect(await running.call("PUT", "/apps/shop/policies/b", more)).toMatchObject(refused("kinds", 3, 3, 1));
-    const larger = { body: of(5, { key }) };
-    expect(await running.call("PUT", "/apps/shop/policies/a", larger)).toMatchObject(refused("limits", 2, 4, 3));
-    await put(running, "shop", "a", of(4, { key }));
-    expect((await appOf(running, "shop")).used).toMatchObject({ limits: 4, kinds: 0 });
-    await running.call("DELETE", "/apps/shop/policies/a");
-    expect((await appOf(running, "shop")).used).toMatchObject({ limits: 0, kinds: 0 });
-  });
-
   it("shows its bounds and its use, which grows and shrinks with its policies, templates, bans and tokens", async () => {
     const running = await startControlPlane();
     await running.call("PUT", "/apps/shop");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { onePerSecond, perSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 
 describe("apps", () => {
   it("have the app default from the start, and keep it", async () => {
@@ -83,6 +83,46 @@ describe("apps", () => {
         expect((await call("PUT", `/apps/${app}`, { body, token })).status).toBe(403);
       }
     }
+  });
+
+  it("have limits, and kinds of keys, within their bounds, however they change", async () => {
+    const { call } = await startControlPlane();
+    await call("PUT", "/apps/shop", { body: { bounds: { limits: 4, kinds: 3 } } });
+    const refused = (bound: string, used: number, allowed: number, wanted: number) => ({
+      status: 409,
+      body: { code: "bound-exceeded", bounds: [{ bound, of: "app", used, allowed, wanted }] },
+    });
+    const limits = (count: number) =>
+      Array.from({ length: count }, (_, i) => ({ ...perSecond(1).limits[0], name: `l${i}` }));
+    const of = (count: number, more: object = {}) => ({ ...perSecond(1), limits: limits(count), ...more });
+    const key = ["header:x-user"];
+    const overrides = [
+      { key: ["a"], limits: limits(1) },
+      { key: ["bc*"], mode: "off" },
+    ];
+    const whole = { name: "a", ...of(2, { key, overrides, exempt: { keys: [["d"], ["e"]] } }) };
+    const put = (...policies: object[]) => {
+      const text = policies.map((policy) => JSON.stringify(policy)).join("\n");
+      return call("PUT", "/apps/shop/policies", { text, type: "application/jsonl" });
+    };
+    const used = async () => (await call("GET", "/apps/shop")).body.used;
+    const { revision } = (await put(whole)).body;
+    expect(await used()).toMatchObject({ limits: 2, kinds: 3 });
+    expect(await call("PUT", "/apps/shop/policies/b", { body: of(3) })).toMatchObject(refused("limits", 2, 4, 3));
+    const more = { body: of(1, { key, exempt: { keys: [["d"]] } }) };
+    expect(await call("PUT", "/apps/shop/policies/b", more)).toMatchObject(refused("kinds", 3, 3, 1));
+    const larger = { body: of(5, { key }) };
+    expect(await call("PUT", "/apps/shop/policies/a", larger)).toMatchObject(refused("limits", 2, 4, 3));
+    expect(await put({ name: "b", ...of(1) }, { name: "c", ...of(2) })).toMatchObject(refused("limits", 2, 4, 3));
+    await call("PUT", "/apps/shop/policies/a", { body: of(4, { key }) });
+    expect(await used()).toMatchObject({ limits: 4, kinds: 0 });
+    const rollBack = () => call("POST", `/revisions/${revision}/rollback`, { body: { app: "shop" } });
+    await call("PUT", "/apps/shop/policies/a", { body: of(1) });
+    await call("PUT", "/apps/shop/policies/b", { body: of(3) });
+    expect((await rollBack()).status).toBe(200);
+    expect(await used()).toMatchObject({ limits: 2, kinds: 3 });
+    await call("DELETE", "/apps/shop/policies/a");
+    expect(await used()).toMatchObject({ limits: 0, kinds: 0 });
   });
 
   it("may have policies of the same name", async () => {
