@@ -2,6 +2,7 @@
 // thousand read no more of it than a bound.
 
 import { connect } from "node:net";
+import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { childrenOf, cpuUs } from "../../bench/cpu-time.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
@@ -86,10 +87,10 @@ beforeAll(async () => {
 afterAll(() => gateway?.stop());
 
 /** Sends the requests one after another over one connection. @returns the worker's CPU time per request in µs */
-async function costOf(requests: readonly string[], status?: number): Promise<number> {
-  const socket = connect(Number(new URL(gateway.url).port), "127.0.0.1");
+async function costOf(requests: readonly string[], status?: number, asked = gateway): Promise<number> {
+  const socket = connect(Number(new URL(asked.url).port), "127.0.0.1");
   socket.on("error", () => undefined);
-  const workers = childrenOf(gateway.pid);
+  const workers = childrenOf(asked.pid);
   const before = cpuUs(workers);
   for (const request of requests) {
     const answered = new Promise((resolve) => socket.once("data", resolve));
@@ -296,4 +297,33 @@ it("a thousand policies in shadow mode that would refuse, whose lines in the log
 it("policies in shadow mode that read much change no answer, and leave others what they may read", async () => {
   const one = request("/beside-shadow", [`Cookie: sid=ann; ${"x=1234; ".repeat(700)}`]);
   expect(await costOf(Array(3).fill(one), passed)).toBeLessThan(mostUsOfThousand);
+});
+
+describe("paths beside expressions of as many steps as all apps together may have", () => {
+  let beside: LoneGateway;
+  beforeAll(async () => {
+    // 300 steps are as many as all apps together may have; this has most of them, and its states are too many to be kept.
+    const paths = ["~^/[^x]*(a|b)[^x]*a(a|b){8}$"];
+    const policies = [{ ...counting("expression", "ip"), match: { paths } }];
+    beside = await LoneGateway.start({ policies });
+  });
+  afterAll(() => beside?.stop());
+
+  it.each([
+    ["plain", ["a", "b"]],
+    ["with parameters", ["a", "b", "/", ";a"]],
+    ["with parameters alone", ["a;", "b;"]],
+    ["with %2F", ["a", "b", "%2F"]],
+    ["with dots", ["a", "b", "/../b"]],
+    ["with backslashes", ["a", "b", "\\"]],
+    ["with slashes", ["a", "b", "//"]],
+    ["with everything", ["a", "b", "\\", "/../b", ";a", "%2F", "/a;b=/"]],
+  ])("%s cost a worker less than 60 ms", async (_, pieces) => {
+    // The fewer pieces repeat, the more states an expression has.
+    const random = fc
+      .sample(fc.constantFrom(...Array(20).fill("a"), ...Array(20).fill("b"), ...pieces), { numRuns: 8_100, seed: 41 })
+      .join("");
+    const us = await costOf([request(`/${random.slice(0, 8_100)}`)], undefined, beside);
+    expect(us).toBeLessThan(60_000);
+  });
 });

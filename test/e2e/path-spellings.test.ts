@@ -52,6 +52,7 @@ function readingUrls(read: (url: string) => string | Promise<string>): Service["
 const hono = new Hono();
 hono.all("/login", (context) => context.text(reached));
 hono.all("/login/*", (context) => context.text(reached));
+hono.all("/files/:name", (context) => context.text(reached));
 
 function servlets(server: string): Service["start"] {
   return async () => {
@@ -107,6 +108,7 @@ const services: Readonly<Record<string, Service>> = {
     start: () => {
       const app = express();
       app.use("/login", (_, response) => response.end(reached));
+      app.all("/files/:name", (_, response) => response.end(reached));
       return listening(createServer(app));
     },
     spellings: ["/login/../x", "/login/..", "/login/%2e%2e/x", "/login/..%2fx"],
@@ -116,6 +118,7 @@ const services: Readonly<Record<string, Service>> = {
       const app = Fastify();
       app.all("/login", async () => reached);
       app.all("/login/*", async () => reached);
+      app.all("/files/:name", async () => reached);
       const url = await app.listen({ port: 0, host: "127.0.0.1" });
       return { url, stop: () => app.close() };
     },
@@ -165,6 +168,29 @@ describe.each(Object.entries(services))("the log-in of %s", (_, { start, spellin
       expect([target, (await send(gateway.url, target)).includes(reached)]).toEqual([target, false]);
     }
     expect(direct).toBeGreaterThan(10);
+  });
+});
+
+describe.each(["Express", "Fastify", "Hono"])("a file of %s, which finds segments before it decodes them", (name) => {
+  it("is not reached without being counted by %2F within its name", async () => {
+    const service = await (services[name] as Service).start();
+    const gateway = await LoneGateway.start({
+      policies: [
+        {
+          name: "files",
+          match: { paths: ["~^/files/[^/]+$"] },
+          limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
+        },
+      ],
+      env: { SLUICE_UPSTREAM: service.url },
+    });
+    for (let i = 0; i < quota; i++) expect(await send(gateway.url, "/files/a")).toContain(reached);
+    for (const target of ["/files/a%2Fb", "/files/%2f", "/files/a%2F..%2Fb%2Fc"]) {
+      expect([target, await send(service.url, target)]).toEqual([target, expect.stringContaining(reached)]);
+      expect([target, await send(gateway.url, target)]).toEqual([target, expect.stringMatching(/^HTTP\/1\.1 400 /)]);
+    }
+    await gateway.stop();
+    await service.stop();
   });
 });
 
