@@ -1,21 +1,31 @@
-// Decides whose request begins next, so that somebody who asks for much delays others by one request at most. This is start-time fair
-// queueing (Goyal, Vin and Cheng, "Start-time Fair Queuing", SIGCOMM 1996, §2): time is virtual, each owner's requests follow each other in
-// it, each as long as it had the thread, and the one that starts first in it begins. So an owner who has used less than its share comes
-// before all who have not. One request begins in a round of the event loop, so that everything else that waits, as the sockets of gateways,
-// is served between any two.
+// Decides whose request begins next, so that somebody who asks for much delays others by one request at most. This is fair queueing: time is
+// virtual, each owner's requests follow each other in it, each as long as it had the thread, and the one that starts first in it begins (Goyal, Vin
+// and Cheng, "Start-time Fair Queuing", SIGCOMM 1996, §2). So an owner who has used less than its share comes before all who have not. Owners of
+// one network share the turns of the network in the same way: whoever has many addresses has no more turns for that. One request begins in a round of
+// the event loop, so that everything else that waits, as the sockets of gateways, is served between any two.
 
+/** The requests of an owner, or the owners of a network, or all networks. */
 interface Flow {
-  readonly waiting: (() => void)[];
-  /** Where its next request starts, in ms of virtual time. */
+  /** Where its next request starts, in ms of the virtual time among its like. */
   startMs: number;
+  /** How many requests wait, of all below. */
+  waiting: number;
+  readonly requests: (() => void)[];
+  readonly below: Map<string, Flow>;
+  /**
+   * The virtual time below: where the request started that began last. While newcomers come without end, it runs an eighth as fast as each of those
+   * who wait is served, so that nobody waits until no newcomers come.
+   */
+  nowMs: number;
+}
+
+function flowFrom(startMs: number): Flow {
+  return { startMs, waiting: 0, requests: [], below: new Map(), nowMs: 0 };
 }
 
 export class FairSchedule {
-  readonly #flows = new Map<string, Flow>();
+  #networks = flowFrom(0);
   readonly #nowMs: () => number;
-  /** Where the request started that began last. */
-  #virtualMs = 0;
-  #waitingInAll = 0;
   #begun = 0;
   #isRunning = false;
 
@@ -26,7 +36,7 @@ export class FairSchedule {
 
   /** How many requests wait for their turns. */
   get waiting(): number {
-    return this.#waitingInAll;
+    return this.#networks.waiting;
   }
 
   /** How many turns have begun: a request whose turn was the last to begin has not let go of the thread. */
@@ -35,70 +45,84 @@ export class FairSchedule {
   }
 
   /**
-   * Resolves when a request of the owner may begin, or go on. It is charged to the owner for how long it keeps the thread.
+   * Resolves when a request of the owner may begin, or go on. It is charged to the owner and its network for how long it keeps the thread.
    *
    * @param goesOn it has begun and has waited for something else: it comes before those of the owner that have not begun
    */
-  turn(owner: string, goesOn = false): Promise<void> {
+  turn(network: string, owner: string, goesOn = false): Promise<void> {
     return new Promise((resolve) => {
-      const { waiting } = this.#flowOf(owner);
-      if (goesOn) waiting.unshift(resolve);
-      else waiting.push(resolve);
-      this.#waitingInAll += 1;
+      const ofNetwork = enter(this.#networks, network);
+      const { requests } = enter(ofNetwork, owner);
+      if (goesOn) requests.unshift(resolve);
+      else requests.push(resolve);
+      this.#networks.waiting += 1;
       if (this.#isRunning) return;
       this.#isRunning = true;
       this.#beginNextSoon();
     });
   }
 
-  #flowOf(owner: string): Flow {
-    const known = this.#flows.get(owner);
-    if (known === undefined) {
-      const flow = { waiting: [], startMs: this.#virtualMs };
-      this.#flows.set(owner, flow);
-      return flow;
-    }
-    // Nobody saves up time in which they ask for nothing.
-    if (known.waiting.length === 0) known.startMs = Math.max(known.startMs, this.#virtualMs);
-    return known;
-  }
-
   #beginNextSoon(): void {
-    let flow: Flow | undefined;
+    let path: readonly Flow[] = [];
     let beganMs = 0;
     setImmediate(() => {
-      flow = this.#next();
+      if (this.#networks.waiting === 0) {
+        // Nobody has to wait for anybody: what was used is forgotten.
+        this.#networks = flowFrom(0);
+        this.#isRunning = false;
+        return;
+      }
+      const ofNetwork = firstOf(this.#networks);
+      const ofOwner = firstOf(ofNetwork);
+      path = [this.#networks, ofNetwork, ofOwner];
+      for (const flow of path) flow.waiting -= 1;
+      this.#begun += 1;
       beganMs = this.#nowMs();
-      flow?.waiting.shift()?.();
+      ofOwner.requests.shift()?.();
     });
     // Between these two, the request runs until it waits for something.
     setImmediate(() => {
-      if (flow === undefined) return;
-      flow.startMs += this.#nowMs() - beganMs;
+      if (!this.#isRunning) return;
+      const tookMs = this.#nowMs() - beganMs;
+      path.forEach((flow, i) => {
+        if (i > 0) flow.startMs += tookMs;
+        flow.nowMs += tookMs / (8 * Math.max(countWaiting(flow), 1));
+      });
       this.#beginNextSoon();
     });
   }
+}
 
-  /** @returns whose request starts first; undefined: nobody has one waiting */
-  #next(): Flow | undefined {
-    if (this.#waitingInAll === 0) {
-      // Nobody has to wait for anybody: what was used is forgotten.
-      this.#flows.clear();
-      this.#virtualMs = 0;
-      this.#isRunning = false;
-      return undefined;
-    }
-    let first: Flow | undefined;
-    for (const [owner, flow] of this.#flows) {
-      if (flow.waiting.length === 0) {
-        // It has used no more than its share.
-        if (flow.startMs <= this.#virtualMs) this.#flows.delete(owner);
-      } else if (first === undefined || flow.startMs < first.startMs) first = flow;
-    }
-    if (first === undefined) return undefined;
-    this.#waitingInAll -= 1;
-    this.#begun += 1;
-    this.#virtualMs = first.startMs;
-    return first;
+/** Returns the flow of this name, for which one request more is to wait. */
+function enter(level: Flow, name: string): Flow {
+  let flow = level.below.get(name);
+  if (flow === undefined) {
+    flow = flowFrom(level.nowMs);
+    level.below.set(name, flow);
+  } else if (flow.waiting === 0) {
+    // Nobody saves up time in which they ask for nothing.
+    flow.startMs = Math.max(flow.startMs, level.nowMs);
   }
+  flow.waiting += 1;
+  return flow;
+}
+
+/** Returns whose request starts first of those below, of whom somebody waits. */
+function firstOf(level: Flow): Flow {
+  let first: Flow | undefined;
+  for (const [name, flow] of level.below) {
+    if (flow.waiting === 0) {
+      // It has used no more than its share.
+      if (flow.startMs <= level.nowMs) level.below.delete(name);
+    } else if (first === undefined || flow.startMs < first.startMs) first = flow;
+  }
+  const found = first as Flow;
+  level.nowMs = Math.max(level.nowMs, found.startMs);
+  return found;
+}
+
+function countWaiting({ below }: Flow): number {
+  let count = 0;
+  for (const { waiting } of below.values()) if (waiting > 0) count += 1;
+  return count;
 }

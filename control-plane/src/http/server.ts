@@ -53,6 +53,8 @@ export function createBoundedServer(answer: RequestListener, socketUrl: string, 
     options,
     inTurn(answer, () => server.emit("cut", "pipelining")),
   );
+  // Otherwise Node answers 417 itself, past all bounds. Expectations but 100-continue may be ignored (RFC 9110 §10.1.1 lets a server answer 417).
+  server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.setTimeout(silenceMs);
   boundConnections(server);
   return server;

@@ -23,14 +23,13 @@ export default fp(
     const schedule = new FairSchedule();
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
-    const nextTurn = (request: FastifyRequest, goesOn = true) => schedule.turn(addressOf(request), goesOn);
+    const nextTurn = (request: FastifyRequest, goesOn = true) =>
+      schedule.turn(ipPrefix(request.address, 32, 48), addressOf(request), goesOn);
     app.decorate("nextTurn", nextTurn);
     app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
     // Until it is known who sends the request: identifying them may change a session.
     app.addHook("onRequest", (request, _reply, done) => onBehalfOf.run(strangerAt(request), done));
     app.addHook("onRequest", async (request, reply) => {
-      // Gateways come all at once after an outage, and each keeps its socket.
-      if (request.routeOptions.config?.access === "gateway") return;
       await nextTurn(request, false);
       turnOf.set(request, schedule.begun);
       // Nobody waits for the answer any more.
@@ -44,7 +43,7 @@ export default fp(
     // The database answers several requests at once: without turns, everybody would wait until all these answers are written.
     app.addHook("preSerialization", async (request, _reply, answer) => {
       const turn = turnOf.get(request);
-      if (turn !== undefined && turn !== schedule.begun) await schedule.turn(addressOf(request), true);
+      if (turn !== undefined && turn !== schedule.begun) await nextTurn(request);
       return answer;
     });
   },

@@ -9,8 +9,8 @@ function world() {
   let nowMs = 0;
   const schedule = new FairSchedule(() => nowMs);
   const begun: string[] = [];
-  const ask = async (owner: string, takesMs: number) => {
-    await schedule.turn(owner);
+  const ask = async (owner: string, takesMs: number, network = owner) => {
+    await schedule.turn(network, owner);
     begun.push(owner);
     nowMs += takesMs;
   };
@@ -83,12 +83,40 @@ describe("requests", () => {
     ).toBeLessThan(30);
   });
 
+  it.each([
+    ["of one network", () => "flood", 40],
+    ["of as many networks, of which some hundred wait", (owner: string) => owner, 8_000],
+  ])(
+    "of a flood in which each comes from another address %s let others have their share",
+    async (_, networkOf, mostMs) => {
+      const { ask, timeMs } = world();
+      let isOver = false;
+      let number = 0;
+      const flood = async () => {
+        while (!isOver) {
+          const owner = `flood ${number++}`;
+          await ask(owner, 3, networkOf(owner));
+        }
+      };
+      const floods = Array.from({ length: 200 }, flood);
+      const waitedMs: number[] = [];
+      for (let i = 0; i < 50; i++) {
+        const cameMs = timeMs();
+        await ask("quiet", 3);
+        waitedMs.push(timeMs() - cameMs);
+      }
+      isOver = true;
+      await Promise.all(floods);
+      expect(Math.max(...waitedMs)).toBeLessThan(mostMs);
+    },
+  );
+
   it("that go on come before those of the same owner that have not begun", async () => {
     const { begun, ask, askAll, rounds, schedule } = world();
     const flood = askAll("one", 100, 1);
     await rounds(10);
     const before = begun.length;
-    await schedule.turn("one", true);
+    await schedule.turn("one", "one", true);
     expect(begun.length - before).toBeLessThanOrEqual(1);
     await Promise.all([flood, ask("one", 1)]);
   });

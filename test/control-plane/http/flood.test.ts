@@ -1,7 +1,7 @@
 // Clients that ask for more than they read: each has one answer in memory, and all together no more than there is room for.
 
 import { once } from "node:events";
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import {
@@ -214,16 +214,21 @@ describe("the description of the API", () => {
 describe("a flood from one address", () => {
   const running = sharedControlPlane();
 
-  it("delays what comes from another by a few of its requests, however many wait", async () => {
+  it.each([
+    ["whose answers are long", get("/metrics")],
+    ["that expects what no server knows", get("/metrics").replace("host: x", "host: x\r\nexpect: x")],
+    ["without a token to the push socket", get("/api/v1/push")],
+  ])("%s delays what comes from another by a few of its requests, however many wait", async (_, flood) => {
     const { app, url } = running();
     const finished: string[] = [];
     const came = new Map<string, number>();
-    app.server.prependListener("request", ({ url: path = "" }, response) => {
+    const note = ({ url: path = "" }: IncomingMessage, response: ServerResponse) => {
       came.set(path, finished.length);
       response.once("finish", () => finished.push(path));
-    });
+    };
+    app.server.prependListener("request", note);
     const port = Number(new URL(url).port);
-    const flooding = Array.from({ length: 100 }, () => talk(port, get("/metrics").repeat(30), true, "127.0.0.2"));
+    const flooding = Array.from({ length: 100 }, () => talk(port, flood.repeat(30), true, "127.0.0.2"));
     await until("the flood is answered", () => finished.length > 100);
     for (const path of ["/healthz", "/openapi.json", "/readyz"]) {
       const { received } = talk(port, get(path));
@@ -233,5 +238,6 @@ describe("a flood from one address", () => {
     // Had it been over, nobody would have been delayed.
     expect(finished.length).toBeLessThan(3_000);
     for (const { socket } of flooding) socket.destroy();
+    app.server.off("request", note);
   });
 });
