@@ -21,6 +21,14 @@ beforeAll(async () => {
       { ...at("bytes"), limits: quota(1000), cost: { from: "request-bytes" } },
       { ...at("shadow-cost"), mode: "shadow", limits: quota(1000), cost: { from: "header:x-cost" } },
       {
+        ...at("mostly-shadow"),
+        mode: "shadow",
+        key: ["header:x-user"],
+        limits: quota(1000),
+        cost: { from: "header:x-cost", default: 1 },
+        overrides: [{ key: ["bad"], mode: "enforce", limits: quota(1) }],
+      },
+      {
         ...at("vip"),
         key: ["header:x-user"],
         limits: [...quota(2), { name: "b", algorithm: "token-bucket", quota: 9, window: "1d" }],
@@ -96,6 +104,17 @@ describe("an override", () => {
     expect((await asVip()).status).toBe(404);
     expect((await asVip()).status).toBe(429);
     expect((await ask("/vip", "X-User: ann")).policy).toBe('"default";q=2;w=31622400, "b";q=9;w=86400');
+  });
+
+  it("that enforces a policy in shadow mode is not escaped by a cost or a key that servers read differently", async () => {
+    const statuses = async (...lines: string[]) => (await ask("/mostly-shadow", ...lines)).status;
+    for (const cost of ["0", "x", "99999999999"])
+      expect([cost, await statuses("X-User: bad", `X-Cost: ${cost}`)]).toEqual([cost, 400]);
+    expect(await statuses("X-User: good", "X-Cost: x")).toBe(404);
+    expect(await statuses("X-User: bad")).toBe(404);
+    expect(await statuses("X-User: bad")).toBe(429);
+    expect(await statuses("X-User: bad", "X-User: junk")).toBe(400);
+    expect(await statuses()).toBe(404);
   });
 
   it("may switch the policy off for particular keys, or to shadow mode", async () => {

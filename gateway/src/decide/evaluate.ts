@@ -81,14 +81,19 @@ export function evaluate(
 
 /** Returns why a policy that does not decide the request refuses it; undefined: it lets the request pass. */
 function denialFor(candidate: CompiledPolicy, applicability: Exclude<Applicability, "applies">): Denial | undefined {
-  const { mode, onMissingKey } = candidate.policy;
   if (applicability === "off" || applicability === "exempt") return undefined;
-  // A key may be missing or ambiguous, and a policy in shadow mode turns nobody away. What is banned here is banned by the app.
-  if (mode === "shadow" && applicability !== "banned") return undefined;
-  if (applicability === "key-missing" && onMissingKey === "skip") return undefined;
-  if (applicability === "cost-invalid" && applied.policy.policy.mode === "shadow") return undefined;
-  if (mode === "enforce") countDecision(candidate, "refused", undefined);
+  if (applicability === "key-missing" && candidate.policy.onMissingKey === "skip") return undefined;
+  const isEnforced = mayEnforce(candidate, applicability);
+  // A policy in shadow mode turns nobody away. What is banned there is banned by the app.
+  if (!isEnforced && applicability !== "banned") return undefined;
+  if (isEnforced) countDecision(candidate, "refused", undefined);
   return { policy: candidate, reason: applicability };
+}
+
+/** Returns whether the policy turns requests away, by what is known of this one: if servers read its key differently, any override may be meant. */
+function mayEnforce({ policy, overrides }: CompiledPolicy, applicability: Applicability): boolean {
+  if (applicability === "cost-invalid") return applied.policy.policy.mode === "enforce";
+  return policy.mode === "enforce" || (applicability === "key-ambiguous" && overrides?.enforces === true);
 }
 
 function methodFor({ match }: CompiledPolicy): string {

@@ -70,11 +70,12 @@ export function readApplicability(
     if (readings === undefined) readFormBody();
     else readFormBodyOnce(readings);
   }
-  const keyValues = readKeyValues(policy.policy, readings);
+  const isShadow = policy.policy.mode === "shadow" && policy.overrides?.enforces !== true;
+  const keyValues = readKeyValues(policy.policy, readings, isShadow);
   if (keyValues === undefined) return "key-missing";
   if (keyValues === false) return "key-ambiguous";
   const { plans } = policy;
-  const plan = plans?.by === undefined ? undefined : readPlan(plans.by, policy.policy, readings);
+  const plan = plans?.by === undefined ? undefined : readPlan(plans.by, readings, isShadow);
   const applicability = applicabilityToKey(policy, rawKeyValues, plan, applied);
   if (applicability !== "applies") return applicability;
   applied.keyValues = keyValues;

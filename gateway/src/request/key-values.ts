@@ -84,13 +84,14 @@ export function readingsFor(policies: number): Readings | undefined {
 /**
  * @returns the encoded key values; undefined if one is absent or empty and the policy does not share a counter in that case;
  * false if servers read one differently, or if there is too much to read
+ * @param isShadow whether the policy turns nobody away, whatever the key is
  */
-export function readKeyValues(policy: Terms, readings?: Readings): Reading {
+export function readKeyValues(policy: Terms, readings?: Readings, isShadow = false): Reading {
   const { key } = policy;
   const first = key[0];
   // Indexes instead of the length: LuaJIT has to search for the length of a table.
   if (first !== undefined && key[1] === undefined) {
-    const value = readings === undefined ? readPart(first) : readOnce(first, readings, policy.mode);
+    const value = readings === undefined ? readPart(first) : readOnce(first, readings, isShadow);
     if (value === false) return false;
     rawKeyValues[0] = value ?? "";
     if (value !== undefined && value !== "") return encodeKeyValue(value, sha1Hex);
@@ -99,7 +100,7 @@ export function readKeyValues(policy: Terms, readings?: Readings): Reading {
   const count = key.length;
   for (let i = 0; i < count; i++) {
     const part = key[i] as KeyPart;
-    const value = readings === undefined ? readPart(part) : readOnce(part, readings, policy.mode);
+    const value = readings === undefined ? readPart(part) : readOnce(part, readings, isShadow);
     if (value === false) return false;
     if ((value === undefined || value === "") && policy.onMissingKey !== "shared") return undefined;
     rawKeyValues[i] = value ?? "";
@@ -120,8 +121,8 @@ export function valuesFor({ key }: Terms, readings: Readings | undefined): reado
 }
 
 /** Returns which plan the request names; undefined: none, or servers read different ones. */
-export function readPlan(by: KeyPart, { mode }: Terms, readings: Readings | undefined): string | undefined {
-  const value = readings === undefined ? readPart(by) : readOnce(by, readings, mode);
+export function readPlan(by: KeyPart, readings: Readings | undefined, isShadow: boolean): string | undefined {
+  const value = readings === undefined ? readPart(by) : readOnce(by, readings, isShadow);
   return value === false || value === "" ? undefined : value;
 }
 
@@ -169,10 +170,10 @@ function allOnce(readings: Readings): AllHeaders {
 }
 
 /** Reads each part once, and no more in all than a bound: a thousand policies may each look for a field of their own in a form. */
-function readOnce(part: KeyPart, readings: Readings, mode: Terms["mode"]): Reading {
+function readOnce(part: KeyPart, readings: Readings, isShadow: boolean): Reading {
   if (part.source === "ip") return readPart(part);
   const text = keyPartText(part);
-  const budget = mode === "shadow" ? readings.forShadow : readings.forEnforced;
+  const budget = isShadow ? readings.forShadow : readings.forEnforced;
   let value = readings.known.get(text);
   if (value === undefined) {
     // It is not known then: there may be bytes left for other policies.

@@ -4,6 +4,7 @@
 // In nginx since 1.23, a variable without ", " in it is a single line, and then the lines are not searched.
 
 import { shared, sharing } from "../../../limiter/src/basics/sharing.ts";
+import { withoutBlanks } from "../../../limiter/src/key/blanks.ts";
 import type { Reading } from "../../../limiter/src/key/key-part.ts";
 import { requestPointer } from "../runtime/lua-modules.ts";
 
@@ -174,19 +175,6 @@ function withDashes(name: string): string {
 
 function lineValue({ value }: Line): string {
   return withoutBlanks(ffi.string(value.data, value.len));
-}
-
-function withoutBlanks(text: string): string {
-  let start = 0;
-  let end = text.length;
-  // No pattern is used here: one that searches for blanks at the end scans each run of blanks again from each of its characters.
-  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
-  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
-  return start === 0 && end === text.length ? text : text.slice(start, end);
-}
-
-function isBlank(code: number): boolean {
-  return code <= 32 || code === 0x85 || code === 0xa0;
 }
 
 function variableOf(name: string): string {

@@ -1,4 +1,4 @@
-// Leaves out the blanks around what a client has written in an argument or a field.
+// Leaves out the blanks around what a client has written in an argument, a field or a header.
 
 /**
  * Beyond ASCII. Django (str.strip) and what trims in JavaScript drop Unicode's White_Space; Laravel also drops what nobody sees
@@ -12,9 +12,10 @@ const blanks: readonly number[] = [
 
 /**
  * Django's form fields, Laravel's TrimStrings and Tornado's get_argument leave blanks around a value out, so with them it is the same
- * value. Blanks are the bytes up to the space, which is what trims in Java and PHP, and what those drop beyond ASCII.
+ * value. So do services that trim a header. Blanks are the bytes up to the space, which is what trims in Java and PHP, what those drop beyond ASCII,
+ * and the bytes 85 and A0 that belong to no character in UTF-8: they are blanks in Latin-1, as which many servers read a header.
  *
- * @param text in UTF-8, one character below 256 for each byte, as in Lua
+ * @param text one character below 256 for each byte, as in Lua
  */
 export function withoutBlanks(text: string): string {
   const first = text.charCodeAt(0);
@@ -27,29 +28,49 @@ function trimmed(text: string): string {
   let end = text.length;
   let width = 1;
   while (start < end && width > 0) {
-    width = blankAt(text, start);
+    width = blankAt(text, start, end);
     start += width;
   }
-  do {
-    let at = end - 1;
-    while (at > start && isLater(text.charCodeAt(at))) at -= 1;
-    width = at >= start ? blankAt(text, at) : 0;
+  width = 1;
+  while (start < end && width > 0) {
+    width = blankAt(text, lastCharacter(text, start, end), end);
     end -= width;
-  } while (width > 0);
+  }
   return text.slice(start, end);
 }
 
+/** Returns where the last character begins. A byte that belongs to none counts as one. */
+function lastCharacter(text: string, start: number, end: number): number {
+  let at = end - 1;
+  const least = Math.max(start, end - 4);
+  while (at > least && isLater(text.charCodeAt(at))) at -= 1;
+  return at + bytesFrom(text.charCodeAt(at)) === end ? at : end - 1;
+}
+
 /** @returns of how many bytes the blank is that begins there; 0: none does */
-function blankAt(text: string, at: number): number {
+function blankAt(text: string, at: number, end: number): number {
   const first = text.charCodeAt(at);
   if (first < 128) return first <= 32 ? 1 : 0;
-  const width = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  const width = bytesFrom(first);
+  if (width === 1) return first === 0x85 || first === 0xa0 ? 1 : 0;
+  if (at + width > end) return 0;
   let character = first % (first < 0xe0 ? 32 : first < 0xf0 ? 16 : 8);
-  for (let i = 1; i < width; i++) character = character * 64 + (text.charCodeAt(at + i) % 64);
+  for (let i = 1; i < width; i++) {
+    const code = text.charCodeAt(at + i);
+    if (!isLater(code)) return 0;
+    character = character * 64 + (code % 64);
+  }
   for (let i = 0; i < blanks.length; i += 2) {
     if (character >= (blanks[i] as number) && character <= (blanks[i + 1] as number)) return width;
   }
   return 0;
+}
+
+/** Returns of how many bytes a character is by its first one. */
+function bytesFrom(first: number): number {
+  if (first < 0xc2) return 1;
+  if (first < 0xe0) return 2;
+  return first < 0xf0 ? 3 : 4;
 }
 
 /** Returns whether the byte is not the first one of its character. */

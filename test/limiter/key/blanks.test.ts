@@ -60,4 +60,19 @@ describe("blanks around a value", () => {
   ])("%j is %j", (written, read) => {
     expect(trimmed(written)).toBe(read);
   });
+
+  it.each([
+    ["ann\xa0", "ann"],
+    ["\x85 \xa0ann\xa0\x85\x85", "ann"],
+    ["voil\xc3\xa0", "voil\xc3\xa0"],
+    ["voil\xc3\x85 ", "voil\xc3\x85"],
+    ["voil\xc3\xa0\xa0", "voil\xc3\xa0"],
+    ["ann\xc2\xa0", "ann"],
+    ["\xc2 ann", "\xc2 ann"],
+    ["ann\xe2\x80", "ann\xe2\x80"],
+    ["\xa0", ""],
+    ["\xe3\x80", "\xe3\x80"],
+  ])("are bytes of Latin-1 that are part of no character in UTF-8: %j is %j", (written, read) => {
+    expect(withoutBlanks(written)).toBe(read);
+  });
 });
