@@ -59,6 +59,11 @@ beforeAll(async () => {
         },
       })),
       ...thousandHeaders("many-variables", (header) => ({ key: [`var:http_${header.replaceAll("-", "_")}`] })),
+      ...thousandHeaders("many-marks", (header) => ({
+        mode: "enforce",
+        limits: [{ ...limit, quota: 1 }],
+        onLimit: { action: "degrade", header: `${header}: over` },
+      })),
       ...thousandHeaders("many-costs", (header) => ({ cost: { from: `header:${header}`, default: 1, max: 3 } })),
       ...thousandHeaders("matched-headers", (header) => ({
         match: { paths: ["/matched-headers"], headers: { [header]: ["a, b"] } },
@@ -257,6 +262,13 @@ it.each([
   ["looks for the variable of a cookie", request("/variables-of-cookies", cookies("us1"))],
 ])("a thousand policies of which each %s", async (_, one) => {
   expect(await costOf(Array(5).fill(one), passed)).toBeLessThan(mostUsOfHeaders);
+});
+
+it("a thousand policies of which each marks the request by a header of its own, when it is over the limit", async () => {
+  const one = request("/many-marks", lines(alikeHeader, "a", 700));
+  await costOf([one]);
+  // The service refuses a request with so many marks.
+  expect(await costOf(Array(5).fill(one), 400)).toBeLessThan(60_000);
 });
 
 it("eight policies that are met by sixteen headers each, which they read by themselves", async () => {

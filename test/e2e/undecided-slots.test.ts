@@ -51,6 +51,8 @@ const policies = [
     { name: path.slice(1), ...at(path), scope: "cluster", limits: [slots], onLimit },
     { name: `z-${path.slice(1)}-form`, ...at(path), key: ["form:user"], limits: [hours] },
   ]),
+  ...Array.from({ length: 9 }, (_, i) => ({ name: `a-many-${i}`, ...at("/many"), limits: [slots] })),
+  { name: "b-many", ...at("/many"), key: ["form:user"], limits: [hours] },
   { name: "a-slots", ...at("/delayed"), limits: [slots] },
   {
     name: "b-delay",
@@ -162,6 +164,16 @@ it.each([
     await until("the other is answered", () => other.answer.includes("done"));
   },
 );
+
+it("a request of many policies takes nothing until its form has come", async () => {
+  const slow = begin("/many");
+  await sleep(0.5 * lifeMs);
+  expect(await send("/many")).toMatchObject({ status: 200, body: "done" });
+  await sleep(0.3 * lifeMs);
+  slow.socket.write("n");
+  await until("it is answered", () => statusOf(slow) > 0);
+  expect(slow.answer).toContain("done");
+});
 
 it("slots are a request's that is delayed, and nobody else's", async () => {
   most = 0;

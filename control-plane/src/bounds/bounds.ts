@@ -102,7 +102,8 @@ const descriptions: Readonly<Record<Bound, string>> = {
   policies: "Number of policies.",
   bytes: "Bytes of the policies' documents, as gateways get them.",
   steps: "Steps of the regular expressions of paths, for each character of a path.",
-  limits: "Number of the limits that decide a request: of each policy, the most that one of its plans has.",
+  limits:
+    "Number of the limits that decide a request: of each policy, the most that one of its plans has. Those of concurrency, and those of a cost of response-bytes, count 16 times.",
   kinds:
     "Number of the kinds of keys that overrides and exemptions have: those of one kind have values, and beginnings of values of one length, for the same parts.",
   templates: "Number of templates.",

@@ -1,6 +1,7 @@
 // Logs gateways that connect and disconnect. The end of a refusal or of a lost connection is logged at the same level as its
 // beginning. A refused gateway tries again every second or two, and anybody can do that, so not every attempt is logged.
 
+import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { deltasSince } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyBaseLogger } from "fastify";
 import { closeCodes } from "./gateway-link.ts";
@@ -11,6 +12,8 @@ interface Said {
 }
 
 const sayAgainAfterMs = 60_000;
+/** So many warnings at most in that time, of all together: a stranger may come from any number of addresses. */
+const mostWarnings = 100;
 /** The most warnings and lost gateways to remember; the oldest are forgotten first. */
 const mostRemembered = 1_000;
 
@@ -23,6 +26,8 @@ export class GatewayLog {
   readonly #warned = new Map<string, Said>();
   /** Gateways whose connection was lost. */
   readonly #lost = new Set<string>();
+  /** Since when warnings are counted, how many there were, and how many more were not said. */
+  #warnings = { sinceMs: 0, said: 0, unsaid: 0 };
   #stopping = false;
 
   constructor(log: FastifyBaseLogger, now: () => number) {
@@ -34,7 +39,7 @@ export class GatewayLog {
   refused(address: string, reason: string): void {
     this.#warn(
       this.#refused,
-      `${address} ${reason}`,
+      `${ipPrefix(address, 32, 64)} ${reason}`,
       { address, reason },
       "refused a gateway: its SLUICE_GATEWAY_TOKEN must be the one that a control plane of this database was last started with",
     );
@@ -55,10 +60,27 @@ export class GatewayLog {
       known.timesSince += 1;
       return;
     }
+    if (!this.#mayWarn()) return;
     forgetOldest(said);
     said.delete(name);
     said.set(name, { saidAtMs: this.#now(), timesSince: 0 });
     this.#log.warn({ ...fields, timesSince: known?.timesSince }, what);
+  }
+
+  #mayWarn(): boolean {
+    const nowMs = this.#now();
+    const { sinceMs, unsaid } = this.#warnings;
+    if (nowMs - sinceMs >= sayAgainAfterMs || nowMs < sinceMs) {
+      this.#warnings = { sinceMs: nowMs, said: 0, unsaid: 0 };
+      if (unsaid > 0)
+        this.#log.warn({ unsaid }, "more warnings of gateways, or of who wants to be one, were not logged");
+    }
+    if (this.#warnings.said >= mostWarnings) {
+      this.#warnings.unsaid += 1;
+      return false;
+    }
+    this.#warnings.said += 1;
+    return true;
   }
 
   connected(gateway: string, address: string): void {
@@ -100,7 +122,7 @@ export class GatewayLog {
   #forgetRefusalsOf(address: string): boolean {
     let found = false;
     for (const name of this.#refused.keys()) {
-      if (name.startsWith(`${address} `)) found = this.#refused.delete(name);
+      if (name.startsWith(`${ipPrefix(address, 32, 64)} `)) found = this.#refused.delete(name);
     }
     return found;
   }

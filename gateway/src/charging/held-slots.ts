@@ -3,6 +3,7 @@
 // renews nothing: its slots come back after their time to live.
 
 import type { SlidingWindow } from "../../../limiter/src/algorithms/sliding-window.ts";
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
@@ -10,6 +11,7 @@ import { runEvery, runInTimer } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { Charge, Hold, Outcome } from "../stores/store.ts";
 import { refundAll, refundLater } from "./refunds.ts";
 import { stores } from "./stores.ts";
@@ -17,6 +19,10 @@ import { stores } from "./stores.ts";
 const renewalsPerLife = 3;
 /** How often holds are looked at: a shorter life than some of these is not renewed in time. */
 const lookEverySeconds = 0.1;
+/** For so long slots on the node are renewed at a time; the rest is due when they are looked at next. */
+const longestLookSeconds = 0.02;
+/** So few are renewed in any order. */
+const fewDue = 100;
 /** How often somebody looks who waits for a renewal. */
 const awaitRenewalMs = 10;
 /** Instead of the moment at which slots are held: they were lost, and others had them when they were to be renewed. */
@@ -189,10 +195,32 @@ function renewAllDue(): void {
     if (due === undefined) byStore[hold.store] = [hold];
     else due.push(hold);
   }
+  const untilSeconds = stopwatchSeconds() + longestLookSeconds;
   for (const name of ["node", "share", "exact"] as const) {
-    const { batches } = stores[name];
-    for (const due of batches(byStore[name] ?? [])) renew(name, due);
+    for (const some of stores[name].batches(fewestFirst(byStore[name] ?? []))) {
+      // Redis has the worker wait, and not compute.
+      if (name !== "exact" && stopwatchSeconds() > untilSeconds) break;
+      renew(name, some);
+    }
   }
+}
+
+/** Those of apps with few come first: an app with more than there is time for loses slots of its own. */
+function fewestFirst(due: readonly Hold[]): readonly Hold[] {
+  if (due[fewDue] === undefined) return due;
+  const byApp = emptyTable<Hold[]>();
+  const apps: Hold[][] = [];
+  for (const hold of due) {
+    const { app } = hold.policy;
+    let own = byApp[app];
+    if (own === undefined) {
+      own = [];
+      byApp[app] = own;
+      apps.push(own);
+    }
+    own.push(hold);
+  }
+  return apps.sort((one, other) => one.length - other.length).flat();
 }
 
 /** @param due those whose requests have ended meanwhile are refunded already */

@@ -10,7 +10,7 @@ import { holdUndecided } from "../charging/held-slots.ts";
 import { observe } from "../charging/shadow.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type Applicability, type AppliedPolicy, readApplicability } from "../request/applicability.ts";
-import { hasHeaderOnce, readingsFor } from "../request/key-values.ts";
+import { hasHeaderOnce, readFormBodyOnce, readingsFor } from "../request/key-values.ts";
 import { hasHeader } from "../request/request-headers.ts";
 import { type Explanation, explain } from "../respond/explain.ts";
 import { keyOfRequest } from "../respond/key-text.ts";
@@ -39,6 +39,8 @@ export function evaluate(
     readings === undefined
       ? hasHeader
       : (header: string, values: Readonly<Record<string, boolean>>) => hasHeaderOnce(readings, header, values);
+  // Its client may take long to send a form: until then, a request of many policies has taken nothing of any.
+  if (readings !== undefined && readAnyForm(policies, path, has)) readFormBodyOnce(readings);
   for (const candidate of policies) {
     if (candidate.policy.conditional && !meets(candidate, path, methodFor(candidate), has)) continue;
     unsetMark(candidate, marks);
@@ -77,6 +79,14 @@ export function evaluate(
     }
   }
   if (inFleet !== undefined) admitTogether(inFleet, outcome);
+}
+
+function readAnyForm(policies: readonly CompiledPolicy[], path: string, has: Parameters<typeof meets>[3]): boolean {
+  for (const candidate of policies) {
+    const { readsForm, mode, conditional } = candidate.policy;
+    if (readsForm && mode !== "off" && (!conditional || meets(candidate, path, methodFor(candidate), has))) return true;
+  }
+  return false;
 }
 
 /** Returns why a policy that does not decide the request refuses it; undefined: it lets the request pass. */

@@ -126,6 +126,11 @@ export function linesAmong(this: void, all: AllHeaders, name: string): readonly 
   return values;
 }
 
+/** @param name in any case */
+export function isAmong(this: void, all: AllHeaders, name: string): boolean {
+  return all.get(withDashes(name.toLowerCase())) !== undefined;
+}
+
 /** nginx makes these itself, of a line of the request or of what HTTP/2 has instead of one, and finds them at once. */
 const ofNginx: Readonly<Record<string, boolean>> = {
   host: true,

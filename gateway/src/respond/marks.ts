@@ -1,7 +1,11 @@
 // Headers that tell the service that a request is over a limit which lets it pass.
 
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { HeaderLine, OnLimit } from "../../../limiter/src/document/on-limit.ts";
+import { isAmong, readAllHeaders } from "../request/request-headers.ts";
+
+const mostClearedUnseen = 8;
 
 /**
  * Changes to the request's headers. They are applied after all policies have been evaluated, so that no policy counts by another
@@ -45,8 +49,20 @@ export function hasMark({ policy }: CompiledPolicy): boolean {
 
 /** Called when everything has been decided from the headers that the client sent. */
 export function applyMarks({ unset, set }: Marks): void {
-  if (unset !== undefined) for (const name of unset) ngx.req.clear_header(name);
+  if (unset !== undefined) clear(unset, set);
   if (set !== undefined) for (const { name, value } of set) ngx.req.set_header(name, value);
+}
+
+/** nginx goes through all headers for each name, and a thousand policies may each have one. @param set replaces what came with its names */
+function clear(names: readonly string[], set: readonly HeaderLine[] | undefined): void {
+  if (names[mostClearedUnseen] === undefined) {
+    for (const name of names) ngx.req.clear_header(name);
+    return;
+  }
+  const sent = readAllHeaders();
+  const isSet = emptyTable<boolean>();
+  if (set !== undefined) for (const { name } of set) isSet[name] = true;
+  for (const name of names) if (isSet[name] !== true && isAmong(sent, name)) ngx.req.clear_header(name);
 }
 
 function markOf(onLimit: OnLimit): HeaderLine | undefined {

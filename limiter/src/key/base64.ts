@@ -2,6 +2,7 @@
 // that are no digits, do not look at the bits that are left over at the end, and do without padding. So a client could spell one credential
 // in as many ways as it likes.
 
+const dot = 46;
 const equals = 61;
 
 /** Returns whether it is what `Basic` has (RFC 7617): padded base64 of a text without control characters. PHP cuts a password at a byte 0. */
@@ -12,19 +13,32 @@ export function isBasicCredential(text: string): boolean {
 }
 
 /**
- * Returns whether no other text is the same token to servers: it is not a JSON Web Token, of three parts or (encrypted) five, or each part is
- * canonical base64url. The signature does not cover how the signature itself is written.
+ * Returns whether no other text is the same token to servers. It is not a JSON Web Token, nor a session of Flask or Starlette, or its signature is
+ * canonical base64url: the signature covers how the rest is written, and not how itself is. Of an encrypted token, of five parts, nothing covers how
+ * the parts behind the first are written. Starlette writes a session in base64 with padding.
  */
 export function isOnlySpelling(text: string): boolean {
-  if (!beginsLikeJwt(text)) return true;
-  let end = text.indexOf(".");
-  if (end < 0 || text.indexOf(".", end + 1) < 0) return true;
-  for (let start = 0; start <= text.length; start = end + 1) {
-    end = text.indexOf(".", start);
-    if (end < 0) end = text.length;
-    if (!isCanonical(text, start, end, true)) return false;
+  if (!beginsLikeJwt(text) && !beginsLikeSession(text)) return true;
+  let start = text.indexOf(".");
+  let dots = 0;
+  let last = start;
+  for (let at = start; at >= 0; at = text.indexOf(".", at + 1)) {
+    dots += 1;
+    last = at;
+  }
+  if (dots < 2) return true;
+  if (dots === 2) return isCanonical(text, last + 1, text.length, true);
+  while (start >= 0) {
+    const next = text.indexOf(".", start + 1);
+    if (!isCanonical(text, start + 1, next < 0 ? text.length : next, true)) return false;
+    start = next;
   }
   return true;
+}
+
+/** A session of Flask, if it is compressed (itsdangerous), is a dot and what zlib begins with, in base64. */
+function beginsLikeSession(text: string): boolean {
+  return text.charCodeAt(0) === dot && text.charCodeAt(1) === 101 && text.charCodeAt(2) === 74;
 }
 
 /** What begins with {" or with a brace and a space, in base64, is hardly anything else. */

@@ -85,6 +85,21 @@ describe("apps", () => {
     }
   });
 
+  it("use more of their limits for what a request keeps until it ends", async () => {
+    const { call } = await startControlPlane();
+    const slots = { name: "slots", algorithm: "concurrency", quota: 5 };
+    const [rate] = perSecond(1).limits;
+    for (const [document, limits] of [
+      [{ limits: [rate, slots] }, 17],
+      [{ limits: [rate, { ...rate, name: "other" }], cost: { from: "response-bytes" } }, 32],
+      [{ plans: { free: [rate], pro: [slots] }, planBy: "header:x-plan", defaultPlan: "free" }, 16],
+      [{ limits: [rate], cost: { from: "request-bytes" } }, 1],
+    ] as const) {
+      await call("PUT", "/apps/default/policies/a", { body: document });
+      expect([document, (await call("GET", "/apps/default")).body.used.limits]).toEqual([document, limits]);
+    }
+  });
+
   it("have limits, and kinds of keys, within their bounds, however they change", async () => {
     const { call } = await startControlPlane();
     await call("PUT", "/apps/shop", { body: { bounds: { limits: 4, kinds: 3 } } });

@@ -50,6 +50,24 @@ describe("a JSON Web Token", () => {
     );
   });
 
+  it("has a signature in one spelling, whatever its other parts are, as they are signed as they are written", () => {
+    fc.assert(
+      fc.property(written, (text) => {
+        const payload = text.replaceAll(".", "");
+        expect(isOnlySpelling(`eyJ1IjoxfQ==${payload}.aSd3Qw.c2k`)).toBe(true);
+        expect(isOnlySpelling(`eyJ1IjoxfQ==${payload}.aSd3Qw.c2l`)).toBe(false);
+      }),
+    );
+  });
+
+  it("may be a session of Flask that is compressed", () => {
+    const session = ".eJyrVkosLcmIz8nPS1WyUkrMy1PSUcpIzMxRAlEghlItAFPFCx8.aSd3Qw.c2k";
+    expect(isOnlySpelling(session)).toBe(true);
+    for (const more of ["!", "=", ".", "*~"])
+      expect([more, isOnlySpelling(`${session}${more}`)]).toEqual([more, more === "."]);
+    expect(isOnlySpelling(session.replace(/k$/, "l"))).toBe(false);
+  });
+
   it("has two dots and begins with an object: other texts are read as they are", () => {
     for (const text of ["eyes.example.com", "eyJ9.c2l", "eyJ9", "a.b.c2l", "v4.public.c2l", "", "ey"]) {
       expect([text, isOnlySpelling(text)]).toEqual([text, true]);
