@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import fp from "fastify-plugin";
 import manifest from "../../package.json" with { type: "json" };
 import { ApiError } from "../errors/api-error.ts";
+import { mostGateways, signedIn, upgraded } from "../http/connections.ts";
 import { AdmittedSockets } from "../push/admitted-sockets.ts";
 import { type Alarm, type AlarmName, alarmOf, alarmsOf } from "../push/alarms.ts";
 import { Announcements, type ChangeChannel } from "../push/announcements.ts";
@@ -249,6 +250,7 @@ export default fp<PushOptions>(
       },
       wsHandler: (socket, request) => {
         admitted.add(callerOf(request).id, socket);
+        const connection = request.raw.socket;
         runPushSession(socket, {
           fleet,
           publisher,
@@ -259,7 +261,19 @@ export default fp<PushOptions>(
           gatewayLog,
           takeActivity: app.takeActivity,
           address: request.address,
-          bytesRead: () => request.raw.socket.bytesRead,
+          bytesRead: () => connection.bytesRead,
+          onBegin: (unfinishedBytes) => void app.server.emit(upgraded, connection, unfinishedBytes),
+          takePlace: (gateway) => {
+            app.server.emit(signedIn, connection, gateway);
+            if (!connection.destroyed) return true;
+            gatewayLog.warn(
+              gateway,
+              request.address,
+              { mostGateways },
+              "as many gateways are connected as may be, and none from an address with more of them than this one; closing its socket",
+            );
+            return false;
+          },
         });
       },
     });

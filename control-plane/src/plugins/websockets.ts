@@ -4,19 +4,27 @@
 import type { Socket } from "node:net";
 import websocket from "@fastify/websocket";
 import fp from "fastify-plugin";
-import { signedIn } from "../http/connections.ts";
 import { closeCodes } from "../push/gateway-link.ts";
 import { maxMessageBytes } from "../push/gateway-message.ts";
 import { answerClientError } from "./error-responses.ts";
 
 /** How long the other side may take to answer our close frame when the control plane stops. */
 const goodbyeMs = 500;
+/** And whenever we close a socket: it has a place until then, or takes the one of a stranger. */
+const closeTimeoutMs = 1_000;
+
+/** A constant of its own, because the types of the library do not know `closeTimeout` yet. */
+const options = {
+  maxPayload: maxMessageBytes,
+  // Each message is heard in a turn of its own, also if many arrive at once.
+  allowSynchronousEvents: false,
+  closeTimeout: closeTimeoutMs,
+};
 
 export default fp(
   async (app) => {
     await app.register(websocket, {
-      // Each message is heard in a turn of its own, also if many arrive at once.
-      options: { maxPayload: maxMessageBytes, allowSynchronousEvents: false },
+      options,
       errorHandler: (error, socket, request) => {
         request.log.warn({ err: error }, "push socket failed");
         // A frame that breaks the protocol or is too large was already answered with its close code.
@@ -32,7 +40,6 @@ export default fp(
         done();
       },
     });
-    app.websocketServer.on("connection", (_, { socket }) => app.server.emit(signedIn, socket));
     app.websocketServer.on("wsClientError", (error, socket) => {
       answerClientError(error, socket as Socket, `The request is no handshake of a WebSocket: ${error.message}.`);
     });

@@ -40,6 +40,10 @@ export interface SessionDependencies {
   readonly address: string;
   /** Returns how many bytes have come on the socket. */
   readonly bytesRead: () => number;
+  /** Called once with what returns how many bytes of a message have come that has not ended. */
+  readonly onBegin: (unfinishedBytes: () => number) => void;
+  /** Takes a place for the gateway. @returns false if there is none: the socket is closed then */
+  readonly takePlace: (gateway: string) => boolean;
 }
 
 /**
@@ -65,6 +69,8 @@ export function runPushSession(
     takeActivity,
     address,
     bytesRead,
+    onBegin,
+    takePlace,
   }: SessionDependencies,
 ): void {
   let gateway: string | undefined;
@@ -86,10 +92,10 @@ export function runPushSession(
   socket.on("ping", onControlFrame);
   socket.on("pong", onControlFrame);
   /** The memory of a message that does not end would be held for ever: pings are answered between its fragments. */
-  const isUnfinished = () => {
-    const bytes = bytesRead() - lastMessage.bytesRead - lastMessage.bytesOfControlFrames;
-    return bytes > mostUnfinishedBytes && performance.now() - lastMessage.atMs >= times.silenceMs;
-  };
+  const unfinishedBytes = () => bytesRead() - lastMessage.bytesRead - lastMessage.bytesOfControlFrames;
+  const isUnfinished = () =>
+    unfinishedBytes() > mostUnfinishedBytes && performance.now() - lastMessage.atMs >= times.silenceMs;
+  onBegin(unfinishedBytes);
   const pingTimer = setInterval(() => {
     if (isUnfinished()) socket.terminate();
     else link.ping(times.silenceMs);
@@ -116,6 +122,7 @@ export function runPushSession(
     }
     if (message.type === "hello") {
       clearTimeout(helloTimer);
+      if (!takePlace(message.gateway)) return;
       gateway = message.gateway;
       const { epoch, revision, edition, protocol = 1 } = message;
       link.begin({ position: { epoch, revision, edition }, protocol });

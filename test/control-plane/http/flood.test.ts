@@ -8,7 +8,8 @@ import {
   boundConnections,
   mostUnreadBytes,
   signedIn,
-  tooMuchUnread,
+  tooMuch,
+  unreadBytes,
 } from "../../../control-plane/src/http/connections.ts";
 import { inTurn } from "../../../control-plane/src/http/turns.ts";
 import { sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
@@ -132,7 +133,7 @@ describe("connections", () => {
     await until("ten are closed", () => cut === 10);
     // It goes away, or it turns out to be a gateway: either way, one more has room.
     if (way === "is closed") all[0]?.destroy();
-    else server.emit(signedIn, accepted[0]);
+    else server.emit(signedIn, accepted[0], "g1");
     await until("another one is served", async () => {
       const client = talk(port, get("/"));
       await Promise.race([once(client.socket, "close"), once(client.socket, "data")]);
@@ -160,6 +161,38 @@ describe("connections", () => {
     expect(others.map(({ socket }) => socket.closed)).toEqual([false, false, false, false, false]);
   });
 
+  it("of gateways are bounded: the address with the most loses its newest one, and an id has one place", async () => {
+    const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
+    boundConnections(server);
+    onFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    let signedInHere = 0;
+    const connectAs = async (address: string, id = `g${signedInHere}`): Promise<Socket> => {
+      const accepted = once(server, "connection");
+      talk(port, "", true, address);
+      const [socket] = (await accepted) as [Socket];
+      server.emit(signedIn, socket, id);
+      signedInHere += 1;
+      return socket;
+    };
+    const destroyed = (sockets: readonly Socket[]) => sockets.flatMap((one, i) => (one.destroyed ? [i] : []));
+    const fleet: Socket[] = [];
+    // All gateways of a large fleet come through one address.
+    while (fleet.length < 1_999) fleet.push(await connectAs("127.0.0.2"));
+    const others: Socket[] = [];
+    while (others.length < 2_004) others.push(await connectAs("127.0.0.3"));
+    expect(destroyed(others)).toEqual([2_001, 2_002, 2_003]);
+    // A gateway of the fleet comes again before its old socket is closed.
+    fleet.push(await connectAs("127.0.0.2", "g7"));
+    const late = await connectAs("127.0.0.4");
+    expect(destroyed([late, ...fleet])).toEqual([]);
+    expect(destroyed(others)).toEqual([2_000, 2_001, 2_002, 2_003]);
+  });
+
   it("that leave too much unread are cut, first those of the address that leaves the most", () => {
     const connection = (writableLength: number) => ({ writableLength });
     const half = mostUnreadBytes / 2;
@@ -169,11 +202,10 @@ describe("connections", () => {
       [export_, "one"],
       [connection(0), "two"],
     ] as const;
-    expect(tooMuchUnread(new Map([...rest, [large, "two"]]))).toEqual([]);
-    expect(tooMuchUnread(new Map([...rest, [small, "two"], [large, "two"], [larger, "two"]]))).toEqual([larger]);
-    const all = tooMuchUnread(
-      new Map([...rest, ...Array.from({ length: 8 }, () => [connection(half), "two"] as const)]),
-    );
+    const cut = (all: Map<typeof small, string>) => tooMuch(all, mostUnreadBytes, unreadBytes);
+    expect(cut(new Map([...rest, [large, "two"]]))).toEqual([]);
+    expect(cut(new Map([...rest, [small, "two"], [large, "two"], [larger, "two"]]))).toEqual([larger]);
+    const all = cut(new Map([...rest, ...Array.from({ length: 8 }, () => [connection(half), "two"] as const)]));
     expect(all).toHaveLength(7);
     expect(all).not.toContain(export_);
   });

@@ -5,6 +5,7 @@ import { copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { mostUnfinishedBytes } from "../../../control-plane/src/http/connections.ts";
 import { Fleet } from "../../../control-plane/src/push/fleet.ts";
 import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
 import { readGatewayMessage } from "../../../control-plane/src/push/gateway-message.ts";
@@ -15,7 +16,7 @@ import {
   startControlPlane,
   temporaryDir,
 } from "../../fixtures/servers/control-plane-under-test.ts";
-import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { connectGateway, type GatewayDouble, openSocket } from "../../fixtures/servers/gateway-double.ts";
 import { untilPasses } from "../../fixtures/until.ts";
 
 const nothingHeld = { epoch: "", position: 0, count: 0, unstored: 0 };
@@ -115,6 +116,49 @@ describe("a gateway that reads nothing", () => {
     await untilPasses(() => expect(running.app.fleet.connectedCount).toBe(0));
     const metrics = (await running.call("GET", "metrics")).body;
     expect(metrics).toContain('\nsluice_control_connections_cut_total{reason="unread"} 1\n');
+  });
+});
+
+describe("a gateway that connects again and again and answers no close frame", () => {
+  it("has one socket a second later, and the newest one goes on", async () => {
+    const running = await startControlPlane();
+    const sockets: GatewayDouble[] = [];
+    for (let i = 0; i < 50; i++) {
+      const liar = await connectGateway(running, "liar");
+      await liar.next("fleet");
+      liar.socket.pause();
+      sockets.push(liar);
+    }
+    const beganAtMs = performance.now();
+    await untilPasses(() => expect(running.app.websocketServer.clients.size).toBe(1));
+    expect(performance.now() - beganAtMs).toBeLessThan(5_000);
+    sockets.at(-1)?.socket.resume();
+    await sockets.at(-1)?.untilHeard();
+  });
+});
+
+describe("gateways that do not end their messages", () => {
+  it("have 64 MiB in memory, all together, and others go on", async () => {
+    const running = await startControlPlane();
+    const honest = await connectGateway(running, "honest", undefined, { localAddress: "127.0.0.2" });
+    const liars: GatewayDouble[] = [];
+    // Some have said hello, and some have not.
+    for (let i = 0; i < 50; i++) liars.push(await connectGateway(running, `liar-${i}`));
+    for (let i = 0; i < 50; i++) liars.push(await openSocket(running.url));
+    let bytes = 0;
+    for (const { socket } of liars) {
+      await new Promise((sent) => socket.send("x".repeat(1_000_000), { fin: false }, sent));
+      bytes += 1_000_000;
+    }
+    expect(bytes).toBeGreaterThan(mostUnfinishedBytes);
+    await untilPasses(() => {
+      const open = liars.filter(({ socket }) => socket.readyState === socket.OPEN).length;
+      expect(open * 1_000_000).toBeLessThanOrEqual(mostUnfinishedBytes);
+      expect(open).toBeGreaterThan(60);
+    });
+    await honest.untilHeard();
+    const metrics = (await running.call("GET", "metrics")).body;
+    expect(metrics).toMatch(/\nsluice_control_connections_cut_total\{reason="unfinished"\} [1-9]/);
   });
 });
 
