@@ -3,6 +3,7 @@
 
 import { EventEmitter } from "node:events";
 import { setImmediate } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { GatewayMessage, HeldConsumers, RedisReport } from "@sluice/limiter/protocol/push-messages.ts";
 import type { Position } from "../storage/epoch.ts";
@@ -171,8 +172,8 @@ export class Fleet extends EventEmitter<{ members: [joined?: GatewayLink]; progr
       }
       case "status":
         member.counters = message.counters;
-        member.redis = message.redis;
-        member.errors = message.errors;
+        member.redis = unlessEqual(member.redis, message.redis);
+        member.errors = unlessEqual(member.errors, message.errors);
         member.lacksRedis = message.redis === undefined;
         return;
       // It lags, or gets a snapshot: what it enforces has not changed.
@@ -349,6 +350,11 @@ export class Fleet extends EventEmitter<{ members: [joined?: GatewayLink]; progr
     const member = this.#members.get(id);
     return member?.link === link ? member : undefined;
   }
+}
+
+/** Keeps a report that says the same as the one before: then nobody needs to be told of it again. */
+function unlessEqual<Part>(before: Part, reported: Part): Part {
+  return isDeepStrictEqual(before, reported) ? before : reported;
 }
 
 /** A gateway that does not say whose consumers have no room there may lack those of every app. */

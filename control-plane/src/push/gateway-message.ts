@@ -16,6 +16,8 @@ const maxProblemBytes = 500;
 /** Of the problems of a refusal, and of the apps whose consumers are lacking, as JSON: all are kept for each gateway, and told to other control planes. */
 const mostProblemsBytes = 8_192;
 const mostLackingBytes = 4_096;
+/** Likewise of its counters, and of the places of its errors: it has a dozen of each. */
+const mostCountsBytes = 2_048;
 /** More than a policy may have limits. */
 const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
@@ -126,7 +128,11 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
     case "consumers":
       return withFewLacking(message);
     case "status":
-      return { ...message, counters: Array.isArray(message.counters) ? {} : message.counters };
+      return {
+        ...message,
+        counters: fewOf(message.counters),
+        ...(message.errors === undefined ? {} : { errors: fewOf(message.errors) }),
+      };
     case "activity": {
       const workers = toList(message.workers).map(readWorkerActivity);
       const policies = workers.reduce((sum, { policies }) => sum + policies.length, 0);
@@ -147,6 +153,11 @@ function keptOf(problems: Problem[]): Problem[] {
 function withFewLacking<Held extends HeldConsumers>(held: Held): Held {
   if (held.lacking === undefined) return held;
   return { ...held, lacking: Object.fromEntries(fitting(Object.entries(held.lacking), mostLackingBytes)) };
+}
+
+/** An empty list of Lua has none. */
+function fewOf(counts: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(fitting(Object.entries(counts), mostCountsBytes));
 }
 
 /** Returns the first items that have room in so many bytes of JSON. */

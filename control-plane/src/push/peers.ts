@@ -1,7 +1,17 @@
 // Keeps the fleet informed about gateways that are connected to other control planes of the same database, and others about
 // ours. It also notices what other control planes have changed.
 
-import { announce, forgetGonePeers, readPeers, readRecords, withdraw } from "../storage/peers.ts";
+import { setImmediate } from "node:timers/promises";
+import { pauses } from "../limits/pauses.ts";
+import {
+  announce,
+  countRecords,
+  forgetGonePeers,
+  readPeers,
+  readRecordIds,
+  readRecordsAfter,
+  withdraw,
+} from "../storage/peers.ts";
 import type { Database } from "../storage/tables.ts";
 import type { ConsumerFeed } from "./consumer-feed.ts";
 import type { Fleet, Gateway } from "./fleet.ts";
@@ -13,6 +23,11 @@ const roundMs = 250;
 const announceEveryMs = 1_000;
 /** Counters change all the time: they are told this often. */
 const countersEveryMs = 5_000;
+/**
+ * So much is told in a round, and the rest in the next ones: the records of two thousand gateways that join together, or a small part of
+ * what as many that have all kinds of problems say.
+ */
+const mostCharactersInRound = 1_048_576;
 const forgetEveryMs = 60_000;
 /**
  * After this long without the database, our gateways are to go to another control plane: after 10 seconds, others do not count
@@ -37,6 +52,18 @@ export interface PeersDependencies {
   onError(error: unknown): void;
 }
 
+/** What other control planes were told of a gateway. */
+interface Told {
+  readonly gateway: Gateway;
+  readonly atMs: number;
+}
+
+/** What another control plane has told of its gateways. */
+interface Known {
+  readonly version: number;
+  readonly gateways: ReadonlyMap<string, Gateway>;
+}
+
 export class Peers {
   readonly #dependencies: PeersDependencies;
   readonly #id: string;
@@ -44,11 +71,10 @@ export class Peers {
   #asked = 0;
   #version = 0;
   /** What was last announced, by gateway. */
-  #told = new Map<string, string>();
+  readonly #told = new Map<string, Told>();
   #toldAtMs = Number.NEGATIVE_INFINITY;
-  #countersAtMs = Number.NEGATIVE_INFINITY;
   #forgotAtMs = performance.now();
-  #known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
+  #known = new Map<string, Known>();
   /** Who told us of a gateway last, by the gateway's id: one that changes its control plane may be told of by both. */
   #whose = new Map<string, string>();
   /** When the database last heard of this control plane. */
@@ -135,18 +161,21 @@ export class Peers {
 
   async #announce(): Promise<void> {
     const nowMs = performance.now();
-    const withCounters = nowMs - this.#countersAtMs > countersEveryMs;
-    const records = new Map(this.#dependencies.fleet.connectedHere().map((gateway) => [gateway.id, gateway] as const));
+    const here = this.#dependencies.fleet.connectedHere();
+    const ids = new Set(here.map(({ id }) => id));
+    const left = [...this.#told.keys()].filter((gateway) => !ids.has(gateway));
+    const told: Told[] = [];
     const changed: { gateway: string; record: string }[] = [];
-    for (const [gateway, state] of records) {
-      const { counters, ...rest } = state;
-      const before = this.#told.get(gateway);
-      const essence = JSON.stringify(rest);
-      if (before === essence && !withCounters) continue;
-      this.#told.set(gateway, essence);
-      changed.push({ gateway, record: JSON.stringify(state) });
+    const pause = pauses(setImmediate);
+    let characters = 0;
+    for (const gateway of this.#due(here, nowMs)) {
+      const record = JSON.stringify(gateway);
+      characters += record.length;
+      if (changed.length > 0 && characters > mostCharactersInRound) break;
+      changed.push({ gateway: gateway.id, record });
+      told.push({ gateway, atMs: nowMs });
+      await pause();
     }
-    const left = [...this.#told.keys()].filter((gateway) => !records.has(gateway));
     if (changed.length === 0 && left.length === 0 && nowMs - this.#toldAtMs < announceEveryMs) return;
     if (changed.length > 0 || left.length > 0) this.#version += 1;
     try {
@@ -157,8 +186,20 @@ export class Peers {
       throw error;
     }
     for (const gateway of left) this.#told.delete(gateway);
+    for (const one of told) this.#told.set(one.gateway.id, one);
     this.#toldAtMs = nowMs;
-    if (withCounters) this.#countersAtMs = nowMs;
+  }
+
+  /** Returns the gateways of which there is something to tell: first those of which nothing was told, then those that wait the longest. */
+  #due(here: readonly Gateway[], nowMs: number): Gateway[] {
+    const toldAtMs = ({ id }: Gateway) => this.#told.get(id)?.atMs ?? 0;
+    return here
+      .filter((gateway) => {
+        const told = this.#told.get(gateway.id);
+        if (told === undefined || differs(told.gateway, gateway)) return true;
+        return told.gateway.counters !== gateway.counters && nowMs - told.atMs > countersEveryMs;
+      })
+      .sort((one, other) => toldAtMs(one) - toldAtMs(other));
   }
 
   async #read(): Promise<void> {
@@ -173,7 +214,7 @@ export class Peers {
     const running = peers.filter(({ runs }) => runs).length;
     this.#othersRun = running > 0;
     onCount(1 + running);
-    const known = new Map<string, { version: number; gateways: readonly Gateway[] }>();
+    const known = new Map<string, Known>();
     let changed = peers.length !== this.#known.size;
     for (const { id, version } of peers) {
       const before = this.#known.get(id);
@@ -181,8 +222,7 @@ export class Peers {
         known.set(id, before);
         continue;
       }
-      const records = await readRecords(database, id);
-      known.set(id, { version, gateways: records.map(({ record }) => JSON.parse(record) as Gateway) });
+      known.set(id, { version, gateways: await this.#gatewaysOf(id, before) });
       changed = true;
     }
     if (!changed) return;
@@ -191,17 +231,46 @@ export class Peers {
     fleet.setElsewhere(this.#merged(former));
   }
 
+  /** Reads what a control plane has told since it was read before. */
+  async #gatewaysOf(peer: string, before: Known | undefined): Promise<ReadonlyMap<string, Gateway>> {
+    const { database } = this.#dependencies;
+    const gateways = new Map(before?.gateways);
+    const pause = pauses(setImmediate);
+    let after = { version: (before?.version ?? 0) + 1, gateway: "" };
+    for (;;) {
+      const records = await readRecordsAfter(database, peer, after);
+      for (const { gateway, record } of records) {
+        gateways.set(gateway, JSON.parse(record) as Gateway);
+        await pause();
+      }
+      const last = records.at(-1);
+      if (last === undefined) break;
+      after = last;
+    }
+    // All that are there are known: if there are fewer, some have left.
+    if ((await countRecords(database, peer)) !== gateways.size) {
+      const ids = new Set(await readRecordIds(database, peer));
+      for (const id of gateways.keys()) if (!ids.has(id)) gateways.delete(id);
+    }
+    return gateways;
+  }
+
   /** Returns each gateway of other control planes once: as the one says to which it came last. */
-  #merged(former: ReadonlyMap<string, { readonly gateways: readonly Gateway[] }>): Gateway[] {
+  #merged(former: ReadonlyMap<string, Known>): Gateway[] {
     const merged = new Map<string, { gateway: Gateway; peer: string; rank: number }>();
     for (const [peer, { gateways }] of this.#known) {
-      const before = new Set(former.get(peer)?.gateways.map(({ id }) => id));
-      for (const gateway of gateways) {
-        const rank = !before.has(gateway.id) ? 2 : this.#whose.get(gateway.id) === peer ? 1 : 0;
+      const before = former.get(peer)?.gateways;
+      for (const gateway of gateways.values()) {
+        const rank = before?.has(gateway.id) !== true ? 2 : this.#whose.get(gateway.id) === peer ? 1 : 0;
         if (rank >= (merged.get(gateway.id)?.rank ?? 0)) merged.set(gateway.id, { gateway, peer, rank });
       }
     }
     this.#whose = new Map([...merged].map(([id, { peer }]) => [id, peer]));
     return [...merged.values()].map(({ gateway }) => gateway);
   }
+}
+
+/** Compares all but counters. What a gateway has reported is replaced as a whole, and only if it has changed. */
+function differs({ counters: _, ...one }: Gateway, other: Gateway): boolean {
+  return Object.entries(one).some(([name, value]) => other[name as keyof Gateway] !== value);
 }

@@ -66,7 +66,7 @@ export async function announce(
         .execute();
     }
     for (let at = 0; at < changed.length; at += rowsAtOnce) {
-      const rows = changed.slice(at, at + rowsAtOnce).map((row) => ({ control_plane: id, ...row }));
+      const rows = changed.slice(at, at + rowsAtOnce).map((row) => ({ control_plane: id, version, ...row }));
       await transaction.insertInto("live_gateways").values(rows).execute();
     }
     const now = databaseNowMs(database);
@@ -95,8 +95,44 @@ export async function readPeers(database: Database): Promise<SeenPeer[]> {
   }));
 }
 
-export function readRecords(database: Database, peer: string): Promise<GatewayRecord[]> {
-  return database.selectFrom("live_gateways").select(["gateway", "record"]).where("control_plane", "=", peer).execute();
+/** The place of a record in the order in which they were stored. */
+export interface RecordPlace {
+  readonly version: number;
+  readonly gateway: string;
+}
+
+/** Reads some of the records of a control plane that come after a place. An empty list: there are no more. */
+export async function readRecordsAfter(
+  database: Database,
+  peer: string,
+  after: RecordPlace,
+): Promise<(GatewayRecord & RecordPlace)[]> {
+  const rows = await database
+    .selectFrom("live_gateways")
+    .select(["version", "gateway", "record"])
+    .where("control_plane", "=", peer)
+    .where("version", ">=", after.version)
+    .where((row) => row.or([row("version", ">", after.version), row("gateway", ">", after.gateway)]))
+    .orderBy("version")
+    .orderBy("gateway")
+    .limit(rowsAtOnce)
+    .execute();
+  return rows.map(({ version, ...row }) => ({ ...row, version: Number(version) }));
+}
+
+export async function countRecords(database: Database, peer: string): Promise<number> {
+  const { count } = await database
+    .selectFrom("live_gateways")
+    .select(({ fn }) => fn.countAll().as("count"))
+    .where("control_plane", "=", peer)
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}
+
+/** Returns the ids of the gateways that a control plane has. */
+export async function readRecordIds(database: Database, peer: string): Promise<string[]> {
+  const rows = await database.selectFrom("live_gateways").select("gateway").where("control_plane", "=", peer).execute();
+  return rows.map(({ gateway }) => gateway);
 }
 
 /**

@@ -333,6 +333,8 @@ export interface RelayedActivityTable {
 export interface LiveGatewayTable {
   control_plane: string;
   gateway: string;
+  /** Of its control plane, when the record was stored. */
+  version: number;
   /** As JSON. */
   record: string;
 }

@@ -314,21 +314,25 @@ describe("a database that was restored from a backup made before there were proo
   });
 });
 
-it("of what a gateway says of its problems and of consumers that it lacks, so much is kept as thousands of gateways may say", () => {
+it("of what a gateway says of its problems, counters and errors and of consumers that it lacks, so much is kept as thousands of gateways may say", () => {
   const text = "\u0001".repeat(500);
   const problems = Array.from({ length: 21 }, () => ({ path: text, expected: text, got: text }));
   const refused = readGatewayMessage(JSON.stringify({ type: "refused", epoch: "x", revision: 1, problems }));
   const lacking = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`a${i}-`.padEnd(63, "x"), 1]));
   const held = { epoch: "", position: 0, count: 0, unstored: 1_000, lacking };
+  const counts = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`${i}`.padEnd(128, "€"), 1]));
   const said = [
     { type: "consumers", ...held },
     { ...hello("liar"), consumers: held },
+    { type: "status", counters: counts, errors: counts },
   ];
   for (const message of [refused, ...said.map((one) => readGatewayMessage(JSON.stringify(one)))]) {
     expect(message).toBeDefined();
-    expect(JSON.stringify(message).length).toBeLessThan(10_000);
+    expect(Buffer.byteLength(JSON.stringify(message))).toBeLessThan(10_000);
   }
   // Others are as they were said.
+  const status = { type: "status", counters: { allowed: 1, refused: 2 }, errors: { access: 3 } };
+  expect(readGatewayMessage(JSON.stringify(status))).toEqual(status);
   const few = problems.slice(0, 1).map(() => ({ path: "/a", expected: "b", got: "c" }));
   expect(readGatewayMessage(JSON.stringify({ type: "refused", epoch: "x", revision: 1, problems: few }))).toMatchObject(
     {

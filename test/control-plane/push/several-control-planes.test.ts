@@ -1,6 +1,7 @@
 // What control planes of one database have in common: changes, sessions, tokens and limits of requests; and how they and their
 // gateways notice that they do not have in common what they should.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Announcements } from "../../../control-plane/src/push/announcements.ts";
@@ -427,5 +428,46 @@ describe("traffic of a day that gateways report to one control plane", () => {
       turnsMs.push(await there.longestTurnMs());
     }
     expect(Math.min(...turnsMs)).toBeLessThan(20);
+  });
+});
+
+describe("a thousand gateways that report as much as they may", () => {
+  it("make neither their control plane stand nor the one that is told of them, and all are told of", async () => {
+    const common = { SLUICE_DATABASE_URL: await server.createDatabase() };
+    const here = await startMeasuredProcess(common);
+    const there = await startMeasuredProcess(common);
+    const text = "x".repeat(500);
+    const problems = Array.from({ length: 20 }, () => ({ path: text, expected: text, got: text }));
+    const gateways: Awaited<ReturnType<typeof connectGateway>>[] = [];
+    while (gateways.length < 1_000) {
+      const from = gateways.length;
+      gateways.push(
+        ...(await Promise.all(Array.from({ length: 50 }, (_, i) => connectGateway({ url: here.url }, `g${from + i}`)))),
+      );
+    }
+    const connectedThere = async () => (await send(there.url, "GET", "/gateways", {})).body.connected;
+    await untilPasses(async () => expect(await connectedThere()).toBe(1_000));
+    const turnsMs: [number, number][] = [];
+    for (let revision = 1; revision <= 3; revision++) {
+      for (const gateway of gateways) {
+        gateway.say({ type: "refused", epoch: "e", revision, problems });
+        await gateway.untilHeard();
+      }
+      await Promise.all([here.longestTurnMs(), there.longestTurnMs()]);
+      for (const gateway of gateways)
+        gateway.say({ type: "status", counters: { allowed: revision }, errors: { a: revision } });
+      await sleep(3_000);
+      turnsMs.push(await Promise.all([here.longestTurnMs(), there.longestTurnMs()]));
+    }
+    console.log("longest turns here and there, in ms:", turnsMs);
+    expect(Math.min(...turnsMs.map(([ms]) => ms))).toBeLessThan(25);
+    expect(Math.min(...turnsMs.map(([, ms]) => ms))).toBeLessThan(25);
+    // Of those who have left, too.
+    for (const { socket } of gateways.slice(0, 10)) socket.terminate();
+    await untilPasses(async () => expect(await connectedThere()).toBe(990));
+    await untilPasses(async () => {
+      const { alarms } = (await send(there.url, "GET", "readyz", {})).body;
+      expect(alarms).toEqual([{ alarm: "sluice-errors", gateways: 990 }]);
+    });
   });
 });

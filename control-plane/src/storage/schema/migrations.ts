@@ -31,6 +31,7 @@ const migrations: Record<string, Migration> = {
   "0020-ban-kinds": { up: addBanKinds },
   "0021-members-of-apps": { up: addMembersOfApps },
   "0022-limits-and-kinds": { up: addLimitsAndKinds },
+  "0023-versions-of-gateways": { up: addVersionsOfGateways },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -500,4 +501,11 @@ async function addMembersOfApps(database: Kysely<Tables>): Promise<void> {
   await schema.addColumn("members", "added_in", "varchar(63)");
   await schema.dropIndex("members", "members_created_by");
   await schema.createIndex("members", "members_added_in", ["added_in"]);
+}
+
+/** With which version of its control plane's records each one came, so that others read only what is new. */
+async function addVersionsOfGateways(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("live_gateways", "version", "bigint", (column) => column.notNull().defaultTo(0));
+  await schema.createIndex("live_gateways", "live_gateways_version", ["control_plane", "version", "gateway"]);
 }
