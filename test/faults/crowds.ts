@@ -181,7 +181,7 @@ const everyoneElsewhere: Fault = {
           // Who has everything is sent nothing: anything that is on its way would come now.
           await sleep(500);
           await until("the real ones have it", async () => {
-            const { gateways, revision } = (await next.call("GET", "/gateways")).body;
+            const { gateways, revision } = (await next.call("GET", "/gateways?limit=1000")).body;
             const here = gateways.filter(({ connected }: { connected: boolean }) => connected);
             return (
               here.length === simulated + planes.gateways.length &&

@@ -57,7 +57,10 @@ export const appQuery = (app: string) =>
 
 export const fleetQuery = queryOptions({
   queryKey: ["gateways"],
-  queryFn: ({ signal }) => answerOf(api.GET("/api/v1/gateways", { signal })),
+  queryFn: async ({ signal }) => {
+    const pages = await everyPage((query) => answerOf(api.GET("/api/v1/gateways", { params: { query }, signal })));
+    return { ...(pages[0] as Schemas["Fleet"]), gateways: pages.flatMap(({ gateways }) => gateways) };
+  },
   refetchInterval: 2_000,
 });
 

@@ -4281,10 +4281,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the gateways that are connected or were within the last hour */
+        /** List the gateways that are connected or were within the last hour, by id */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    after?: string;
+                    limit?: number;
+                };
                 header?: never;
                 path?: never;
                 cookie?: never;
@@ -5459,6 +5462,7 @@ export interface components {
                     unstored: number;
                 } | null;
             }[];
+            next?: string;
         };
         Counter: {
             app: string;

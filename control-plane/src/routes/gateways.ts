@@ -4,23 +4,27 @@ import type { FastifyInstance } from "fastify";
 import { callerOf } from "../plugins/authentication.ts";
 import type { AlarmName } from "../push/alarms.ts";
 import type { Gateway } from "../push/fleet.ts";
-import { querySchema } from "../schemas/parameters.ts";
+import { afterIdParameter, limitParameter, querySchema } from "../schemas/parameters.ts";
 import { answers } from "../schemas/responses.ts";
 import type { ConsumersPosition } from "../storage/consumer-changes.ts";
 import type { Position } from "../storage/epoch.ts";
+import { pageOf } from "../storage/pages.ts";
 import { problemsFor } from "./applied.ts";
 
 export default async function gatewayRoutes(app: FastifyInstance): Promise<void> {
-  app.get(
+  app.get<{ Querystring: { after: string; limit: number } }>(
     "/gateways",
     {
       config: { access: "read", strangers: "filtered" },
       schema: {
         tags: ["gateways"],
-        summary: "List the gateways that are connected or were within the last hour",
+        summary: "List the gateways that are connected or were within the last hour, by id",
         description:
           "Those of other control planes of the database are among them while these run: if one is killed, its gateways are in the list again when they have connected to another one.",
-        querystring: querySchema({}),
+        querystring: querySchema({
+          after: { ...afterIdParameter, description: "Return gateways after this id: `next` of the previous page." },
+          limit: limitParameter,
+        }),
         response: answers({ 200: "Fleet" }),
       },
     },
@@ -28,16 +32,29 @@ export default async function gatewayRoutes(app: FastifyInstance): Promise<void>
       const { current } = app.publisher;
       const seesAll = callerOf(request).isAdmin;
       const redis = redisSeenHere(app, seesAll);
-      const connected = app.fleet.connectedCount;
+      const { after, limit } = request.query;
+      const show = (gateway: Gateway) => ({
+        ...shown(gateway, current, app.alarms.of(gateway), seesAll),
+        consumers: shownConsumers(gateway, app.consumerFeed.newest),
+      });
+      const found = app.fleet
+        .list()
+        .filter(({ id }) => id > after)
+        .slice(0, limit + 1)
+        .map((gateway) => ({
+          gateway,
+          get size() {
+            return JSON.stringify(show(gateway)).length;
+          },
+        }));
+      const { page, hasMore } = pageOf(found, limit);
       return {
         revision: current.revision,
         consumersPosition: app.consumerFeed.newest.position,
-        connected,
+        connected: app.fleet.connectedCount,
         redis,
-        gateways: app.fleet.list().map((gateway) => ({
-          ...shown(gateway, current, app.alarms.of(gateway), seesAll),
-          consumers: shownConsumers(gateway, app.consumerFeed.newest),
-        })),
+        gateways: page.map(({ gateway }) => show(gateway)),
+        next: hasMore ? page.at(-1)?.gateway.id : undefined,
       };
     },
   );

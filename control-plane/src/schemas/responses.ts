@@ -511,66 +511,70 @@ const redisOfGateway = {
 
 const fleet = {
   $id: "Fleet",
-  ...object({
-    revision: count,
-    consumersPosition: { ...count, description: "The position of the newest change of a consumer." },
-    connected: { ...count, description: "How many gateways are connected now." },
-    redis: redisOfControlPlane,
-    gateways: {
-      type: "array",
-      items: object(
-        {
-          id: text,
-          connected: { type: "boolean" },
-          connectedAt: time,
-          disconnectedAt: time,
-          version: text,
-          workers: count,
-          protocol: {
-            ...count,
-            description:
-              "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change; only those of version 3 get consumers.",
+  ...object(
+    {
+      revision: count,
+      consumersPosition: { ...count, description: "The position of the newest change of a consumer." },
+      connected: { ...count, description: "How many gateways are connected now." },
+      redis: redisOfControlPlane,
+      gateways: {
+        type: "array",
+        items: object(
+          {
+            id: text,
+            connected: { type: "boolean" },
+            connectedAt: time,
+            disconnectedAt: time,
+            version: text,
+            workers: count,
+            protocol: {
+              ...count,
+              description:
+                "The version of the push protocol that it speaks. A gateway of version 1 gets all policies at every change; only those of version 3 get consumers.",
+            },
+            revision: count,
+            lag: { ...count, description: "How many revisions the gateway is behind." },
+            alarm: {
+              anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
+              description:
+                "Why the gateway fails, does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
+            },
+            refused: {
+              anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
+              description: "The last snapshot that the gateway refused, and why.",
+            },
+            counters: {
+              type: "object",
+              additionalProperties: { type: "number" },
+              description: "How many decisions the gateway has made since nginx started, by result.",
+            },
+            errors: {
+              anyOf: [{ type: "object", additionalProperties: count }, { type: "null" }],
+              description:
+                "How many errors of Sluice itself there were since nginx started, by place; null if there was none within the last minutes.",
+            },
+            redis: redisOfGateway,
+            consumers: {
+              anyOf: [
+                object({
+                  position: { ...count, description: "The position up to which it has the changes of consumers." },
+                  lag: { ...count, description: "How many changes it is behind." },
+                  count: { ...count, description: "How many consumers it knows." },
+                  unstored: { ...count, description: "How many of all apps have no room there." },
+                }),
+                { type: "null" },
+              ],
+              description:
+                "null: its nginx.conf declares no shared dict sluice_consumers, or its version knows no consumers. Then all have the default plan there.",
+            },
           },
-          revision: count,
-          lag: { ...count, description: "How many revisions the gateway is behind." },
-          alarm: {
-            anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
-            description:
-              "Why the gateway fails, does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
-          },
-          refused: {
-            anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
-            description: "The last snapshot that the gateway refused, and why.",
-          },
-          counters: {
-            type: "object",
-            additionalProperties: { type: "number" },
-            description: "How many decisions the gateway has made since nginx started, by result.",
-          },
-          errors: {
-            anyOf: [{ type: "object", additionalProperties: count }, { type: "null" }],
-            description:
-              "How many errors of Sluice itself there were since nginx started, by place; null if there was none within the last minutes.",
-          },
-          redis: redisOfGateway,
-          consumers: {
-            anyOf: [
-              object({
-                position: { ...count, description: "The position up to which it has the changes of consumers." },
-                lag: { ...count, description: "How many changes it is behind." },
-                count: { ...count, description: "How many consumers it knows." },
-                unstored: { ...count, description: "How many of all apps have no room there." },
-              }),
-              { type: "null" },
-            ],
-            description:
-              "null: its nginx.conf declares no shared dict sluice_consumers, or its version knows no consumers. Then all have the default plan there.",
-          },
-        },
-        ["disconnectedAt"],
-      ),
+          ["disconnectedAt"],
+        ),
+      },
+      next,
     },
-  }),
+    ["next"],
+  ),
 };
 
 const counterLimits = {

@@ -17,16 +17,17 @@ export function bytesIn(...columns: readonly string[]) {
 /**
  * Returns those of the entries that are on the page: one at least.
  *
- * @param found one more than the limit if there are so many
+ * @param found one more than the limit if there are so many. The sizes of those behind the end of the page are not looked at
  */
 export function pageOf<Found extends { readonly size: number | string }>(
   found: readonly Found[],
   limit: number,
 ): { page: Found[]; hasMore: boolean } {
   let bytes = 0;
-  const page = found.slice(0, limit).filter(({ size }, i) => {
+  const end = found.findIndex(({ size }, i) => {
     bytes += Number(size);
-    return i === 0 || bytes <= mostBytesOfPage;
+    return i > 0 && (i >= limit || bytes > mostBytesOfPage);
   });
+  const page = found.slice(0, end < 0 ? found.length : end);
   return { page, hasMore: page.length < found.length };
 }

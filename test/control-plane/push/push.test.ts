@@ -347,6 +347,36 @@ describe("?wait", () => {
 });
 
 describe("GET /gateways", () => {
+  it("comes in pages of the limit, and of a megabyte at most, and each gateway comes once", async () => {
+    const running = await startControlPlane();
+    const ids = Array.from({ length: 210 }, (_, i) => `Zürich ${String(i).padStart(3, "0")}`);
+    const text = "x".repeat(300);
+    const problems = Array.from({ length: 20 }, () => ({ path: text, expected: text, got: text }));
+    for (const id of ids) {
+      const gateway = await connectGateway(running, id);
+      gateway.say({ type: "refused", epoch: "e", revision: 1, problems });
+      await gateway.untilHeard();
+    }
+    const pages = async (limit: string) => {
+      const found: { ids: string[]; bytes: number; connected: number }[] = [];
+      for (let next: string | undefined = ""; next !== undefined; ) {
+        const { body } = await running.call("GET", `/gateways?after=${encodeURIComponent(next)}${limit}`);
+        const { gateways, connected } = body as { gateways: { id: string }[]; connected: number };
+        found.push({ ids: gateways.map(({ id }) => id), bytes: JSON.stringify(body).length, connected });
+        next = body.next;
+      }
+      expect(found.flatMap((page) => page.ids)).toEqual(ids);
+      expect(found.every(({ connected }) => connected === 210)).toBe(true);
+      return found;
+    };
+    expect((await pages("")).map((page) => page.ids.length)).toEqual([100, 100, 10]);
+    expect((await pages("&limit=105")).map((page) => page.ids.length)).toEqual([105, 105]);
+    const large = await pages("&limit=1000");
+    expect(large.length).toBeGreaterThan(1);
+    expect(Math.max(...large.map(({ bytes }) => bytes))).toBeLessThan(1_010_000);
+    expect((await running.call("GET", "/gateways?limit=1001")).status).toBe(400);
+  });
+
   it("shows what each gateway enforces, how far behind it is, what it refused and counted", async () => {
     const running = await startControlPlane();
     const gateway = await connectGateway(running, "g1");
