@@ -55,6 +55,8 @@ export const pushUrl = "/api/v1/push";
 /** How often a control plane says by Redis that it is there. */
 const beatEveryMs = 5_000;
 const identifyEveryMs = 1_000;
+/** The most gateways to name in one line of the log. */
+const mostNamed = 10;
 /** How long a gateway may stay connected by a token that is not valid any more. */
 const checkTokensEveryMs = 5_000;
 
@@ -189,7 +191,7 @@ export default fp<PushOptions>(
       if (gateways.length === 0) app.log.warn("all gateways use the same Redis again");
       else
         app.log.error(
-          { gateways },
+          { gateways: gateways.slice(0, mostNamed), inAll: gateways.length },
           "another-redis: these gateways use another Redis than their fleet, and count alone",
         );
     }, identifyEveryMs).unref();

@@ -66,6 +66,10 @@ export class ConsumerFeed {
   readonly #takers = new Map<GatewayLink, Taker>();
   readonly #messages = new Map<string, Promise<Message>>();
   #newest: ConsumersPosition = { epoch: "", position: 0 };
+  /** What all gateways were looked through for. Undefined: something failed since. */
+  #lookedFor: ConsumersPosition | undefined;
+  /** Those that have joined since the last look. */
+  readonly #joined = new Set<GatewayLink>();
   #round: Promise<void> | undefined;
   #isWanted = false;
   #retry: NodeJS.Timeout | undefined;
@@ -100,6 +104,7 @@ export class ConsumerFeed {
       isCounted: false,
       filledSince: 0,
     });
+    this.#joined.add(link);
     this.#dependencies.fleet.reportConsumers(gateway, link, held);
     // What it holds may be newer than what was read here last.
     this.noteChanged();
@@ -108,6 +113,7 @@ export class ConsumerFeed {
   leave(link: GatewayLink): void {
     clearTimeout(this.#takers.get(link)?.askTimer);
     this.#takers.delete(link);
+    this.#joined.delete(link);
   }
 
   /** Called with a gateway's answer, or when it asks for what comes after another position. */
@@ -148,14 +154,26 @@ export class ConsumerFeed {
       this.#isWanted = false;
       try {
         this.#note(await this.#dependencies.readPosition());
-        for (const [link, taker] of this.#takers) void this.#send(link, taker);
+        this.#sendToThoseBehind();
       } catch (error) {
         this.#failed(error);
       }
     }
   }
 
+  /** If there is nothing new, only those that have just joined may lack something: one that joins costs no look at all the others. */
+  #sendToThoseBehind(): void {
+    const isNew = this.#lookedFor !== this.#newest;
+    this.#lookedFor = this.#newest;
+    for (const link of isNew ? this.#takers.keys() : this.#joined) {
+      const taker = this.#takers.get(link);
+      if (taker !== undefined) void this.#send(link, taker);
+    }
+    this.#joined.clear();
+  }
+
   #failed(error: unknown): void {
+    this.#lookedFor = undefined;
     if (this.#stopped) return;
     this.#dependencies.onError(error);
     clearTimeout(this.#retry);

@@ -32,8 +32,8 @@ export class RedisIdentities {
     const identities = found.map(({ redis }) => redis);
     const expected = own ?? majorityOf(identities);
     // Where no Redis has the most gateways, every gateway may be the wrong one.
-    const isStray = (redis: string) => redis !== expected && new Set(identities).size + (own === undefined ? 0 : 1) > 1;
-    const others = found.filter(({ redis, isDivided }) => isDivided || isStray(redis));
+    const areSeveral = new Set(own === undefined ? identities : [own, ...identities]).size > 1;
+    const others = found.filter(({ redis, isDivided }) => isDivided || (areSeveral && redis !== expected));
     this.#since = new Map(others.map(({ id }) => [id, this.#since.get(id) ?? nowMs]));
     const strays = [...this.#since].filter(([, sinceMs]) => nowMs - sinceMs > strayAfterMs).map(([id]) => id);
     const changed = strays.length !== this.#strays.size || strays.some((id) => !this.#strays.has(id));

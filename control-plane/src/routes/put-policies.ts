@@ -20,6 +20,7 @@ import { callerOf, requireAccess } from "../plugins/authentication.ts";
 import { manyTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
+import type { Gateway } from "../push/fleet.ts";
 import {
   allowEmptyParameter,
   appSegment,
@@ -115,6 +116,8 @@ export default async function putPoliciesRoutes(
 class Check {
   readonly policies = new Map<string, NewPolicy>();
   readonly #app: FastifyInstance;
+  /** Listed once: to sort thousands for each document would take longer than to read it. */
+  readonly #gateways: readonly Gateway[];
   readonly #request: FastifyRequest;
   readonly #pause: () => Promise<void>;
   readonly #redisIsSet: boolean;
@@ -137,6 +140,7 @@ class Check {
     bytesBefore: ReadonlyMap<string, number>,
   ) {
     this.#app = app;
+    this.#gateways = app.fleet.list();
     this.#request = request;
     this.#pause = app.pausesOf(request);
     this.#redisIsSet = redisIsSet;
@@ -227,7 +231,7 @@ class Check {
     }
     if (policy === undefined) return;
     this.policies.set(policy, { document: JSON.stringify(validation.document), ...size });
-    const warnings = [...validation.warnings, ...missingRedis(validation.document, this.#app.fleet.list())];
+    const warnings = [...validation.warnings, ...missingRedis(validation.document, this.#gateways)];
     addLocated(this.#warnings, where, warnings);
   }
 

@@ -1,8 +1,13 @@
 // Consumers on their way to gateways: what a gateway lacks is sent in parts, each after the answer to the one before, and then each change.
 
+import { setImmediate } from "node:timers/promises";
 import type { ConsumersHead } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ConsumerFeed } from "../../../control-plane/src/push/consumer-feed.ts";
+import { Fleet } from "../../../control-plane/src/push/fleet.ts";
+import type { GatewayLink } from "../../../control-plane/src/push/gateway-link.ts";
 import { mostRemembered, pruneConsumers } from "../../../control-plane/src/storage/consumer-changes.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
@@ -234,5 +239,43 @@ describe("two control planes on one database", () => {
     expect(message.lines).toEqual(["+default:ann\tpro"]);
     answer(far, message);
     expect((await put).body.applied).toEqual({ gateways: 2, acked: 2 });
+  });
+});
+
+describe("gateways that hold all consumers", () => {
+  it("cost nothing when another one joins: three thousand of them, and a thousand that join", async () => {
+    const position = { epoch: "e", position: 7 };
+    const counted = { counts: new Map(), ...position };
+    const feed = new ConsumerFeed({
+      fleet: new Fleet(() => 0),
+      readPosition: async () => ({ ...position }),
+      readChanges: async () => ({ newest: position, changes: [], pruned: 0 }),
+      readCounts: async () => counted,
+      onSent: () => undefined,
+      onError: (error) => expect.unreachable(String(error)),
+    });
+    await feed.start();
+    let sent = 0;
+    const join = async (id: string) => {
+      const link = {
+        sendText: (_: string, onFlushed: () => void) => {
+          sent += 1;
+          onFlushed();
+        },
+      } as unknown as GatewayLink;
+      const held = { ...position, count: 0, unstored: 0 };
+      feed.join(id, link, 3, held);
+      await feed.publish();
+      await setImmediate();
+      feed.answered(link, held);
+    };
+    for (let i = 0; i < 3_000; i++) await join(`g${i}`);
+    expect(sent).toBe(3_000);
+    const beganMs = processorMs();
+    for (let i = 0; i < 1_000; i++) await join(`late-${i}`);
+    const tookMs = processorMs() - beganMs;
+    expect(sent).toBe(4_000);
+    console.log(`1,000 gateways that join 3,000: ${tookMs.toFixed(0)} ms`);
+    expect(tookMs).toBeLessThan(150);
   });
 });

@@ -12,6 +12,7 @@ import type { Position } from "../../../control-plane/src/storage/epoch.ts";
 import { ask, signInByToken } from "../../fixtures/clients/signed-in.ts";
 import { openPushSocket } from "../../fixtures/clients/simulated-gateway.ts";
 import { rightsOf } from "../../fixtures/documents/documented-rights.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { startMeasuredProcess } from "../../fixtures/servers/control-plane-process.ts";
 import {
   onePerSecond,
@@ -359,6 +360,36 @@ describe("another Redis", () => {
       gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id } });
     }
     await untilPasses(async () => expect(await alarms()).toEqual(none));
+  });
+
+  it("of each of four thousand gateways is found in some milliseconds, and the log names a few", async () => {
+    const gateways = Array.from({ length: 4_000 }, (_, i) => {
+      return { id: `g${i}`, redis: { state: "ok", sinceSeconds: 1, id: `redis-${i}` } } as unknown as Gateway;
+    });
+    const identities = new RedisIdentities();
+    identities.look(gateways, undefined, 0);
+    const beganMs = processorMs();
+    expect(identities.look(gateways, undefined, 30_001)).toBe(true);
+    const tookMs = processorMs() - beganMs;
+    expect(identities.strays.size).toBe(4_000);
+    expect(tookMs).toBeLessThan(100);
+
+    let nowMs = Date.now();
+    const lines: { gateways?: string[]; inAll?: number }[] = [];
+    const logTo = { write: (line: string) => void lines.push(JSON.parse(line)) };
+    const plane = await startControlPlane({ SLUICE_LOG_LEVEL: "error" }, { now: () => nowMs, logTo });
+    for (let i = 0; i < 30; i++) {
+      const gateway = await connectGateway(plane, `g${i}`);
+      gateway.say({ type: "status", counters: {}, redis: { state: "ok", sinceSeconds: 1, id: `redis-${i}` } });
+      await gateway.untilHeard();
+    }
+    const looks = vi.spyOn(RedisIdentities.prototype, "look");
+    await until("it has looked at them", () => looks.mock.calls.length > 1);
+    looks.mockRestore();
+    nowMs += 21_000;
+    await untilPasses(() =>
+      expect(lines.map(({ gateways: named, inAll }) => [named?.length, inAll])).toEqual([[10, 30]]),
+    );
   });
 
   it("is that of the few if the control plane has none, and that of all if nobody has the most", () => {
