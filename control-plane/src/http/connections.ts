@@ -4,7 +4,7 @@
 import type { IncomingMessage, Server } from "node:http";
 import type { Socket } from "node:net";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
-import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
+import { TakenPlaces } from "../limits/who-gives-way.ts";
 
 /** An event of the server: this socket is a push socket now. With it comes a function that returns how many bytes of an unfinished message have come. */
 export const upgraded = "upgraded";
@@ -91,13 +91,12 @@ export function boundConnections(server: Server): void {
   server.once("close", () => clearInterval(timer));
 }
 
-type OfAddress = Taken & { readonly sockets: Set<Socket> };
-
 /** Places for sockets. When all are taken, the address with the most loses one to an address with fewer. */
 class Places {
   readonly #most: number;
   readonly #addresses = new Map<Socket, string>();
-  readonly #taken = new Map<string, OfAddress>();
+  readonly #sockets = new Map<string, { readonly network: string; readonly all: Set<Socket> }>();
+  readonly #taken = new TakenPlaces();
 
   constructor(most: number) {
     this.#most = most;
@@ -110,7 +109,7 @@ class Places {
 
   /** Returns how many places the socket's address has. */
   ofAddress(socket: Socket): number {
-    return this.#taken.get(addressOfSocket(socket))?.size ?? 0;
+    return this.#sockets.get(addressOfSocket(socket))?.all.size ?? 0;
   }
 
   /**
@@ -119,50 +118,40 @@ class Places {
    */
   take(socket: Socket, choose: (sockets: Iterable<Socket>) => Socket | undefined): Socket | undefined {
     const address = addressOfSocket(socket);
-    const app = ipPrefix(socket.remoteAddress ?? "", 32, 48);
+    const network = ipPrefix(socket.remoteAddress ?? "", 32, 48);
     let loser: Socket | undefined;
     if (this.#addresses.size >= this.#most) {
-      const largest = whoGivesWay(this.#taken.values(), { app, name: address, size: 1 });
-      loser = largest === undefined ? undefined : choose(largest.sockets);
+      const largest = this.#taken.whoGivesWay({ app: network, name: address });
+      loser = choose(this.#sockets.get(largest ?? "")?.all ?? []);
       if (loser === undefined) return socket;
       this.leave(loser);
     }
-    const ofAddress = this.#taken.get(address) ?? takenBy(app, address);
-    ofAddress.sockets.add(socket);
-    this.#taken.set(address, ofAddress);
+    const ofAddress = this.#sockets.get(address) ?? { network, all: new Set() };
+    this.#sockets.set(address, ofAddress);
+    ofAddress.all.add(socket);
     this.#addresses.set(socket, address);
+    this.#taken.add({ app: network, name: address });
     return loser;
   }
 
   noteUse(socket: Socket): void {
-    const ofAddress = this.#taken.get(this.#addresses.get(socket) ?? "")?.sockets;
-    if (ofAddress?.delete(socket) === true) ofAddress.add(socket);
+    const all = this.#sockets.get(this.#addresses.get(socket) ?? "")?.all;
+    if (all?.delete(socket) === true) all.add(socket);
   }
 
   leave(socket: Socket): void {
     const address = this.#addresses.get(socket);
-    if (address === undefined) return;
+    const ofAddress = this.#sockets.get(address ?? "");
+    if (address === undefined || ofAddress === undefined) return;
     this.#addresses.delete(socket);
-    const ofAddress = this.#taken.get(address)?.sockets;
-    ofAddress?.delete(socket);
-    if (ofAddress?.size === 0) this.#taken.delete(address);
+    ofAddress.all.delete(socket);
+    this.#taken.remove({ app: ofAddress.network, name: address });
+    if (ofAddress.all.size === 0) this.#sockets.delete(address);
   }
 }
 
 function addressOfSocket({ remoteAddress = "" }: Socket): string {
   return ipPrefix(remoteAddress, 32, 64);
-}
-
-function takenBy(app: string, name: string): OfAddress {
-  const sockets = new Set<Socket>();
-  return {
-    app,
-    name,
-    sockets,
-    get size() {
-      return sockets.size;
-    },
-  };
 }
 
 /** Bytes that wait to be read. */
