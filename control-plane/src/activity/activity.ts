@@ -173,7 +173,7 @@ export class Activity {
   async minute(atMs: number): Promise<KeptMinute> {
     const rows: KeptMinute[number][] = [];
     for (const traffic of [this.#ofApps, this.#ofPolicies]) {
-      for (const [i, name] of traffic.names("").entries()) {
+      for (const [i, name] of [...traffic.namesInMinute(atMs)].entries()) {
         if (i % namesAtOnce === namesAtOnce - 1) await setImmediate();
         const counts = traffic.sum(name, "minute", atMs, atMs + 1);
         if (!isSomething(counts)) continue;

@@ -5,7 +5,7 @@
 export interface KeyReport {
   readonly keys: readonly string[];
   readonly counts: readonly number[];
-  /** What a count may be too low by. */
+  /** What a count may be too low by. Negative in a further part of a list, whose first part has what may be unlisted. */
   readonly error: number;
   /** The most that a key may have come that is not listed. */
   readonly unlisted: number;

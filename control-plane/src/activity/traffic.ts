@@ -39,6 +39,8 @@ interface Kept {
 
 interface Series {
   readonly chunks: Map<string, Chunks>;
+  /** By the number of a chunk: the names that have it. */
+  readonly names: Map<number, Set<string>>;
   /** In the order in which they were made, so that the oldest come first. */
   readonly kept: Set<Kept>;
   /** The end of the last of what gave way to others, or was lost otherwise. */
@@ -144,6 +146,13 @@ export class Traffic {
     return [...all].filter((name) => name.startsWith(beginning));
   }
 
+  /** Returns the names of which something may have happened in the minute. */
+  namesInMinute(atMs: number): Set<string> {
+    const { ms } = steps.minute;
+    const ofChunk = this.#series.minute.names.get(Math.floor(atMs / ms / pointsOfChunk)) ?? [];
+    return new Set([...ofChunk, ...this.#long.names()]);
+  }
+
   /** Forgets what is older than is kept. */
   forget(nowMs: number): void {
     for (const step of stepNames) {
@@ -217,6 +226,7 @@ export class Traffic {
     const made = new Uint32Array(pointsOfChunk * trafficCounts.length);
     series.chunks.set(name, chunks.set(chunk, made));
     series.kept.add({ name, chunk });
+    series.names.set(chunk, (series.names.get(chunk) ?? new Set()).add(name));
     return made;
   }
 
@@ -234,13 +244,16 @@ export class Traffic {
     const series = this.#series[step];
     const chunks = series.chunks.get(kept.name);
     series.kept.delete(kept);
+    const names = series.names.get(kept.chunk);
+    names?.delete(kept.name);
+    if (names?.size === 0) series.names.delete(kept.chunk);
     chunks?.delete(kept.chunk);
     if (chunks?.size === 0) series.chunks.delete(kept.name);
   }
 }
 
 function newSeries(): Series {
-  return { chunks: new Map(), kept: new Set(), lostUntilMs: 0, keptFromMs: 0 };
+  return { chunks: new Map(), names: new Map(), kept: new Set(), lostUntilMs: 0, keptFromMs: 0 };
 }
 
 function namedCounts([

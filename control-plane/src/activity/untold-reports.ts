@@ -19,6 +19,8 @@ export interface Untold {
   readonly leftOut: LeftOut | undefined;
 }
 
+type KeyLine = ActivityReport["keys"][number];
+
 interface Waiting {
   readonly lines: { readonly text: string; readonly isTraffic: boolean }[];
   bytes: number;
@@ -68,6 +70,10 @@ export class UntoldReports {
     // Nothing more is spent on a list that is left out.
     const text = waiting.bytes < mostOfGateway ? JSON.stringify(line) : "";
     const bytes = Buffer.byteLength(text);
+    if (bytes >= rowBytes && "keys" in line && line.keys.length > 1) {
+      for (const part of partsOf(line, Math.ceil((2 * bytes) / rowBytes))) this.#addLine(gateway, part, isTraffic);
+      return;
+    }
     if (bytes === 0 || bytes >= rowBytes || waiting.bytes + bytes > mostOfGateway) {
       this.#noteLeftOut(gateway, isTraffic);
       return;
@@ -93,4 +99,17 @@ export class UntoldReports {
     this.#leftOut ??= { traffic: 0, keys: 0, gateway };
     this.#leftOut[isTraffic ? "traffic" : "keys"] += 1;
   }
+}
+
+/**
+ * Cuts a list of keys that is too long for a row. Only the first part says how often a key may have come that is not listed; the others say
+ * by how much less than that their counts may be too low, so that together they mean the same.
+ */
+function partsOf({ keys, counts, ...rest }: KeyLine, parts: number): KeyLine[] {
+  const length = Math.ceil(keys.length / parts);
+  return Array.from({ length: Math.ceil(keys.length / length) }, (_, i) => {
+    const [from, end] = [i * length, (i + 1) * length];
+    const part = { ...rest, keys: keys.slice(from, end), counts: counts.slice(from, end) };
+    return i === 0 ? part : { ...part, error: rest.error - rest.unlisted, unlisted: 0 };
+  });
 }

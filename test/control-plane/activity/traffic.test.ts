@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Activity, cutMinute, mergeMinutes } from "../../../control-plane/src/activity/activity.ts";
 import { type Step, Traffic } from "../../../control-plane/src/activity/traffic.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 
 const minuteMs = 60_000;
 const hourMs = 3_600_000;
@@ -190,6 +191,27 @@ describe("traffic of a minute", () => {
     const known = namesOf(shop);
     expect(cutMinute([...lies, ...rowsOf("shop", 1_500, 1)], known)).toEqual(shop);
     expect(cutMinute(lies.slice(0, 100), known)).toHaveLength(100);
+  });
+
+  it("takes as long to read as there was traffic in it, although somebody reports about a day beside twenty thousand names", async () => {
+    const nowMs = startMs + dayMs - 1_000;
+    const activity = new Activity(() => nowMs);
+    const report = (policy: string, fromMs: number) =>
+      activity.add({
+        traffic: [{ app: "a", policy, fromMs, toMs: nowMs, counts: { ...none, admitted: 2_880 } }],
+        keys: [],
+      });
+    for (let i = 0; i < 19_990; i++) report(`p${i}`, nowMs - 1_000);
+    report("day", nowMs - 86_000_000);
+    const [present = 0, ...others] = activity.takeChangedMinutes(nowMs + minuteMs, 2_000).reverse();
+    expect(others.length).toBeGreaterThan(1_400);
+    const beganMs = processorMs();
+    // Names are found by the hour.
+    for (const atMs of others.slice(60, 160)) {
+      expect((await activity.minute(atMs)).map(({ name }) => name)).toEqual(["a/", "a/day"]);
+    }
+    expect(processorMs() - beganMs).toBeLessThan(100);
+    expect(await activity.minute(present)).toHaveLength(19_990 + 2);
   });
 
   it("is taken in turn, although somebody reports about a day again and again", () => {

@@ -2,6 +2,7 @@
 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { MergedKeys, mostOf } from "../../../control-plane/src/activity/merged-keys.ts";
 import { UntoldReports } from "../../../control-plane/src/activity/untold-reports.ts";
 import { lineOf, listOf } from "./lines.ts";
 
@@ -47,9 +48,28 @@ describe("what gateways have reported", () => {
     expect(untold.take()).toEqual({ rows: [JSON.stringify(linesOf(0, 1))], leftOut: undefined });
   });
 
-  it("has no list of keys that a database may refuse", () => {
+  it("has long lists of keys in parts that no database refuses, and which mean the same together", () => {
     const untold = new UntoldReports();
-    untold.add("liar", { traffic: [], keys: [listOf(500)] });
+    const list = listOf(1_500);
+    const keys = list.keys.map((key, i) => `${i} ${key}`);
+    const whole = { ...list, keys, counts: keys.map((_, i) => 2_000 - i), error: 3, unlisted: 5 };
+    untold.add("gateway", { traffic: [], keys: [whole] });
+    const { rows, leftOut } = untold.take();
+    expect(leftOut).toBeUndefined();
+    for (const row of rows) expect(Buffer.byteLength(row)).toBeLessThanOrEqual(262_145);
+    const parts = rows.flatMap((row) => JSON.parse(row) as (typeof whole)[]);
+    expect(parts.length).toBeGreaterThan(4);
+    const [here, there] = [new MergedKeys(4_000), new MergedKeys(4_000)];
+    here.add(whole);
+    for (const part of parts) there.add(part);
+    expect(mostOf([there], 2_000)).toEqual(mostOf([here], 2_000));
+    expect(mostOf([there], 10).others).toBe(2_000 - 10 + 3);
+  });
+
+  it("has no key that a database may refuse", () => {
+    const untold = new UntoldReports();
+    const list = { ...listOf(1), keys: ["x".repeat(300_000)] };
+    untold.add("liar", { traffic: [], keys: [list] });
     expect(untold.take()).toEqual({ rows: [], leftOut: { gateway: "liar", traffic: 0, keys: 1 } });
   });
 
