@@ -1,6 +1,8 @@
 // Bounds of a request body, for JSON and YAML alike. Documents are small: a policy with a thousand overrides fits.
 
 export const maxBodyBytes = 256 * 1024;
+/** Of a request without a token: thousands of connections may send one at once. */
+export const maxStrangersBytes = 8 * 1024;
 /** The deepest nesting of lists and objects. No document of ours has more than seven levels. */
 export const maxDepth = 32;
 /** The most fields of one object. No object of ours has more than thirty. */

@@ -7,7 +7,7 @@ import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { BodiesHeld, type BodyKind, type HeldBody, type Sender } from "../bodies/bodies-held.ts";
-import { maxBodyBytes } from "../bodies/bounds.ts";
+import { maxBodyBytes, maxStrangersBytes } from "../bodies/bounds.ts";
 import type { Waiter } from "../bodies/fair-line.ts";
 import { faultOfJson } from "../bodies/json-faults.ts";
 import { type ManyFormat, manyDocuments, type ReadDocument, readMany } from "../bodies/many-documents.ts";
@@ -61,6 +61,13 @@ const oneDocument: BodyKind = {
   leastBytes: 0,
 };
 
+/** A sign-in is all that is read without a token. */
+const ofStranger: BodyKind = {
+  ...oneDocument,
+  mostBytes: maxStrangersBytes,
+  tooLarge: `The body is larger than ${maxStrangersBytes / 1024} KiB.`,
+};
+
 /** Ten times the size of a typical policy. Checking smaller bodies takes a negligible time. */
 const largeBytes = 8 * 1024;
 
@@ -102,8 +109,9 @@ export default fp<{ yamlDeadlineMs: number }>(
     });
     app.removeAllContentTypeParsers();
     const readWhole = async (request: FastifyRequest, stream: Readable) => {
-      refuseAnnounced(request, oneDocument);
-      const held = smallBodies.begin(senderOf(request), oneDocument);
+      const kind = request.caller === undefined ? ofStranger : oneDocument;
+      refuseAnnounced(request, kind);
+      const held = smallBodies.begin(senderOf(request), kind);
       try {
         return await held.whole(stream);
       } finally {

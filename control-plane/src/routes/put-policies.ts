@@ -13,7 +13,7 @@ import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
-import { noSize, policySize } from "../bounds/policy-size.ts";
+import { documentBytes, noSize, policySize } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
 import { pauses } from "../limits/pauses.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
@@ -204,6 +204,17 @@ class Check {
     const { name } = (read.document ?? {}) as { name?: unknown };
     const policy = typeof name === "string" ? name : undefined;
     const where = policy === undefined ? { line } : { line, policy: shortened(policy) };
+    const bytesBefore = this.#bytesBefore.get(policy ?? "") ?? 0;
+    const tooLarge = (bytes: number): Problem[] =>
+      bytes <= Math.max(mostDocumentBytes, bytesBefore)
+        ? []
+        : [{ path: "", expected: `a document of at most ${mostDocumentBytes} bytes`, got: `${bytes} bytes` }];
+    // Before it is validated, which may take long.
+    const tooLargeAsWritten = tooLarge(documentBytes(read.document));
+    if (tooLargeAsWritten.length > 0) {
+      addLocated(this.#errors, where, tooLargeAsWritten);
+      return;
+    }
     const context = contextOf(this.#surroundings.owner, callerOf(this.#request));
     const validation = validatePut(read.document, undefined, this.#redisIsSet, this.#surroundings.templates, context);
     const problems = [...validation.problems];
@@ -211,11 +222,7 @@ class Check {
       problems.unshift({ path: "name", expected: "the name of the policy", got: "nothing" });
     }
     const size = problems.length === 0 ? policySize(validation.resolved) : noSize;
-    const bytesBefore = this.#bytesBefore.get(policy ?? "") ?? 0;
-    if (size.bytes > Math.max(mostDocumentBytes, bytesBefore)) {
-      const expected = `a document of at most ${mostDocumentBytes} bytes`;
-      problems.push({ path: "", expected, got: `${size.bytes} bytes` });
-    }
+    problems.push(...tooLarge(size.bytes));
     if (policy !== undefined) {
       const first = this.#lines.get(policy);
       if (first !== undefined) {

@@ -85,7 +85,7 @@ export async function changesBetween(
   pause: () => Promise<void>,
 ): Promise<DocumentChange[]> {
   await requireKept(database, scope, from, to);
-  const touched = await findTouched(database, scope, from, to);
+  const touched = await findTouched(database, scope, from, to, pause);
   const before = await readDocuments(database, touched, "first", pause);
   const after = await readDocuments(database, touched, "last", pause);
   // Entries may have been deleted meanwhile.
@@ -115,6 +115,7 @@ async function findTouched(
   scope: HistoryScope,
   from: number,
   to: number,
+  pause: () => Promise<void>,
 ): Promise<Map<string, Touched>> {
   const former = await lastDeletions(database, scope.apps);
   const found = new Map<string, Touched>();
@@ -131,7 +132,10 @@ async function findTouched(
     for (const row of page) {
       const number = Number(row.number);
       if (number <= (former.get(row.app) ?? 0)) continue;
-      for (const document of await documentsTouched(database, row)) {
+      const documents = await documentsTouched(database, row);
+      // Those of many are read from up to a megabyte.
+      if (isOfMany(row.action)) await pause();
+      for (const document of documents) {
         if (scope.policy !== undefined && (document.kind !== "policy" || document.name !== scope.policy)) continue;
         const key = keyOf(document);
         const known = found.get(key);
