@@ -3,7 +3,14 @@
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { maxBodyBytes, maxDepth, maxFields, maxManyBytes, maxValues } from "../../control-plane/src/bodies/bounds.ts";
+import {
+  maxBodyBytes,
+  maxDepth,
+  maxFields,
+  maxManyBytes,
+  maxStrangersBytes,
+  maxValues,
+} from "../../control-plane/src/bodies/bounds.ts";
 import { boundsOf } from "../../control-plane/src/bounds/bounds.ts";
 import { ownNewestStep } from "../../control-plane/src/storage/schema/migrations.ts";
 import { algorithms, limitsShape, policyShape } from "../../limiter/src/document/policy-shape.ts";
@@ -176,7 +183,7 @@ it("docs/rest.md has the bounds of a body", () => {
   const table = section("docs/rest.md", "## Request bodies");
   const mib = maxManyBytes / 1024 / 1024;
   expect(table).toContain(
-    `| size | at most ${maxBodyBytes / 1024} KiB; [many policies at once](#many-policies-at-once) at most ${mib} MiB |`,
+    `| size | at most ${maxBodyBytes / 1024} KiB; [many policies at once](#many-policies-at-once) at most ${mib} MiB; \`POST /session\` at most ${maxStrangersBytes / 1024} KiB |`,
   );
   expect(table).toContain(`at most ${maxDepth} deep |`);
   expect(table).toContain(`at most ${maxFields.toLocaleString("en")} in one object`);
