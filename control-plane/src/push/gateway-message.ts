@@ -2,6 +2,7 @@
 // understood is refused as a whole, so that no operator sees a half-read report as fact.
 
 import { cutToBytes } from "@sluice/limiter/basics/byte-length.ts";
+import { most } from "@sluice/limiter/document/policy-shape.ts";
 import type { Problem } from "@sluice/limiter/document/problems.ts";
 import type { KeyActivity, WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage, HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
@@ -18,8 +19,6 @@ const mostProblemsBytes = 8_192;
 const mostLackingBytes = 4_096;
 /** Likewise of its counters, and of the places of its errors: it has a dozen of each. */
 const mostCountsBytes = 2_048;
-/** More than a policy may have limits. */
-const mostReadings = 100;
 /** More than a gateway reports at once: workers, policies of a worker, and lists of keys. */
 const mostActive = 1_000;
 /** Of all workers: a gateway sends one report of 150, after what takes 16 KB. */
@@ -47,7 +46,6 @@ const gatewayId = {
 };
 const count = { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 const problem = recordSchema({ path: { type: "string" }, expected: { type: "string" }, got: { type: "string" } });
-const reading = recordSchema({ name: text, capacity: count, remaining: count, resetAfterUs: count });
 /** There are far fewer results of decisions. */
 const counters = {
   anyOf: [
@@ -59,6 +57,7 @@ const counters = {
 const lastSecond = 253_402_300_799;
 const time = { type: "number", minimum: 0, maximum: 1_000 * lastSecond };
 const name = { type: "string", maxLength: 63, pattern: "^[a-z0-9][a-z0-9-]*$" };
+const reading = recordSchema({ name, capacity: count, remaining: count, resetAfterUs: count });
 const policyActivity = recordSchema({
   app: name,
   policy: name,
@@ -107,7 +106,7 @@ const messages: Record<GatewayMessage["type"], object> = {
   consumers: messageSchema(heldConsumers, { lacking }),
   status: messageSchema({ counters }, { redis, errors }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
-  counter: messageSchema({ id: count }, { limits: listSchema(reading, mostReadings) }),
+  counter: messageSchema({ id: count }, { limits: listSchema(reading, most.limits) }),
 };
 
 /** A record removes what it does not know, so that a message has only known fields. */

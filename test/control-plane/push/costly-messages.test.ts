@@ -85,7 +85,7 @@ const messages: [string, (nowMs: number, round: number) => object][] = [
     () => ({
       type: "counter",
       id: 1,
-      limits: many(100, (i) => ({ name: `l${i}`, capacity: 1, remaining: 1, resetAfterUs: 1 })),
+      limits: many(16, (i) => ({ name: `l${i}`, capacity: 1, remaining: 1, resetAfterUs: 1 })),
     }),
   ],
 ];

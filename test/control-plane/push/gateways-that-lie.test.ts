@@ -182,6 +182,16 @@ describe("a gateway that asks for ever other consumers", () => {
   });
 });
 
+it("a gateway answers an order about a counter with as many limits as a policy may have, and with names that limits may have", () => {
+  const answer = (limits: number, name = "x".repeat(63)) => {
+    const list = Array.from({ length: limits }, () => ({ name, capacity: 1, remaining: 0, resetAfterUs: 1 }));
+    return readGatewayMessage(JSON.stringify({ type: "counter", id: 1, limits: list }));
+  };
+  expect(answer(16)).toBeDefined();
+  expect(answer(17)).toBeUndefined();
+  expect(answer(1, "x".repeat(64))).toBeUndefined();
+});
+
 describe("a gateway that says when its Redis began to fail", () => {
   const status = (sinceSeconds: number) =>
     JSON.stringify({ type: "status", counters: {}, redis: { state: "failing", sinceSeconds } });
