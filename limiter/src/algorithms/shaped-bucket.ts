@@ -70,7 +70,8 @@ export function describeShapedBucket(
   const clockUs = clockOf(state, ring, nowUs);
   describeTokenBucket(bucket, state, clockUs, cost, decision);
   const { retryAfterUs, resetAfterUs } = decision;
-  decision.resetAfterUs = Math.min(timeAt(state, ring, clockUs + resetAfterUs) - nowUs, maxExact);
+  // The clock shows each µs for up to three: it may have shown this one before.
+  decision.resetAfterUs = Math.max(Math.min(timeAt(state, ring, clockUs + resetAfterUs) - nowUs, maxExact), 0);
   // Not of an allowed request, nor of one that costs more than the bucket ever holds.
   if (retryAfterUs > 0) {
     decision.retryAfterUs = Math.min(timeAt(state, ring, clockUs + retryAfterUs) - nowUs, maxExact);
@@ -130,6 +131,12 @@ export function enterClock(bucket: ShapedBucket, state: CounterState, ring: Ring
       keepBeginning(state, ring, nowUs);
       state.stepped = true;
     } else if (ageUs >= Math.min(bucket.warmUpUs, state.offset * usPerMs)) {
+      // If the warm-up was made shorter, the clock is still ahead of time. What the counter owes stays the same time.
+      const aheadUs = clockOf(state, ring, nowUs) - nowUs;
+      if (aheadUs > 0) {
+        state.atUs -= aheadUs;
+        state.stepped = true;
+      }
       forgetBeginning(state);
     }
   }

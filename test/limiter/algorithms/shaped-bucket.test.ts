@@ -115,6 +115,13 @@ describe("a counter that warms in 30 s", () => {
     expect(counter.ask(startUs + 29 * second, 98)).toMatchObject({ retryAfterUs: 991_111, resetAfterUs: 1_011_111 });
   });
 
+  test("is never said to have been full for a time", () => {
+    const counter = new Counter(rate({ warmUpUs: hour }));
+    counter.ask(startUs);
+    const resets = Array.from({ length: 200 }, (_, us) => counter.peek(startUs + second + us, 0).resetAfterUs);
+    expect(new Set(resets)).toEqual(new Set([0]));
+  });
+
   test("asks nothing of its entries when it is warm, and has none without warmUp", () => {
     const unasked = (): never => {
       throw new Error("an entry was asked for");
@@ -175,13 +182,13 @@ describe("an edit", () => {
     expect(counter.peek(startUs + 2 * second, 0).remaining).toBe(1_000);
   });
 
-  test("that leaves initial alone forgets the beginning", () => {
+  test("that leaves initial alone forgets the beginning, and keeps the units", () => {
     const counter = new Counter(warm);
     counter.ask(startUs);
     counter.rate = rate({ initial: 0 });
     counter.ask(startUs + second);
     expect(counter.state.length).toBe(0);
-    expect(counter.peek(startUs + second, 0).remaining).toBe(0);
+    expect(counter.peek(startUs + second, 0).remaining).toBe(33);
   });
 
   test("that makes it shorter makes counters warm at once that are older; a longer one holds for counters that begin later", () => {
@@ -200,6 +207,16 @@ describe("an edit", () => {
     expect(longer.state.offset).toBe(30_000);
     longer.ask(startUs + 30 * second);
     expect(longer.state.length).toBe(0);
+  });
+
+  test("that makes it shorter keeps the units of a counter that is warm at once", () => {
+    const counter = new Counter(rate({ warmUpUs: 600 * second }, { quota: 6, windowUs: 60 * second, burst: 6 }));
+    counter.ask(startUs);
+    const before = counter.peek(startUs + 100 * second, 0).remaining;
+    counter.rate = rate({ warmUpUs: 20 * second }, { quota: 6, windowUs: 60 * second, burst: 6 });
+    expect(before).toBeGreaterThan(4);
+    expect(counter.ask(startUs + 100 * second)).toMatchObject({ allowed: true, remaining: before - 1 });
+    expect(counter.state).toMatchObject({ length: 0, stepped: true });
   });
 });
 
