@@ -186,7 +186,11 @@ export function compilePolicy(
   const { name, match, schedule } = policy;
   const exempt = compileExempt(policy.key, policy.exempt, ofApps, lists === undefined ? undefined : { lists, app });
   const prefix = counterPrefix(app, name);
-  const limits = compileLimits(policy.limits, prefix, zones);
+  const limits = compileLimits(
+    policy.plans === undefined ? policy.limits : keptIn(policy.plans, policy.limits),
+    prefix,
+    zones,
+  );
   const compiledMatch = compileMatch(match);
   const { pathTest: test, methods, headers } = compiledMatch;
   const conditional = test !== undefined || methods !== undefined || headers !== undefined;
@@ -455,17 +459,24 @@ function compilePlans(
   const names: string[] = [];
   for (const name in plans.limits) if (name !== plans.default) names.push(name);
   names.sort();
-  const firstRates = emptyTable<Rate>();
-  for (const { counterSuffix: suffix, rate } of compiled.limits) firstRates[suffix] = rate;
+  const shared = emptyTable<CompiledLimit[]>();
+  for (const limit of compiled.limits) shared[limit.counterSuffix] = [limit];
   for (const name of names) {
     const own: CompiledLimit[] = [];
-    for (const limit of plans.limits[name] as readonly Limit[]) {
+    for (const limit of keptIn(plans, plans.limits[name] as readonly Limit[])) {
       const compiledLimit = compileOwnLimit(limit, compiled.counterPrefix, `plan ${name}`, zones);
       const { rate, counterSuffix: suffix } = compiledLimit;
-      const first = firstRates[suffix];
-      if (first === undefined) firstRates[suffix] = rate;
+      shared[suffix] ??= [];
+      const others = shared[suffix];
       // Only an operator moves a consumer, so it cannot go to and fro between its plans.
-      else if (plans.by !== undefined && !canTakeTurns(first, rate)) countApart(compiledLimit, compiled, name);
+      const other = others.find((one) => plans.by === undefined || canTakeTurns(one.rate, rate));
+      if (other !== undefined) {
+        compiledLimit.counterSuffix = other.counterSuffix;
+        compiledLimit.counterFamily = other.counterFamily;
+      } else {
+        if (others.length > 0) countApart(compiledLimit, compiled, name);
+        others.push(compiledLimit);
+      }
       own.push(compiledLimit);
     }
     policies[name] = variantOf(compiled, policy, own);
@@ -478,6 +489,30 @@ function compilePlans(
     if (keyPartText(policy.key[i] as KeyPart) === by) compiledPlans.keyPlace = i;
   }
   return compiledPlans;
+}
+
+/**
+ * Returns a plan's limits. A plain bucket is deleted when it is full, and one with `initial` is kept, because otherwise it begins anew. So if
+ * another plan has the same counter with `initial` or `warmUp`, the plain one is kept, too: it is one that begins full.
+ */
+function keptIn(plans: Plans, limits: readonly Limit[]): readonly Limit[] {
+  return limits.map((limit) => {
+    const suffix = counterSuffix(limit);
+    for (const name in plans.limits) {
+      for (const other of plans.limits[name] as readonly Limit[]) {
+        if (counterSuffix(other) === suffix && isShaped(other)) return beginningFull(limit);
+      }
+    }
+    return limit;
+  });
+}
+
+function isShaped({ initial, warmUpUs }: Limit): boolean {
+  return initial !== undefined || warmUpUs !== undefined;
+}
+
+function beginningFull(limit: Limit): Limit {
+  return limit.algorithm !== "token-bucket" || isShaped(limit) ? limit : { ...limit, initial: limit.burst };
 }
 
 /**
@@ -532,7 +567,8 @@ export function withOwnLimits(
     const written = writtenAlgorithm(limit.rate);
     const other = limits.find(({ name, algorithm }) => name === limit.name && algorithm === written);
     const holds = other !== undefined && isPossible(other, policy, zones);
-    own.push(holds ? compileOwnLimit(other, policy.counterPrefix, owner, zones) : limit);
+    const kept = holds && limit.rate.algorithm === "shaped-bucket" ? beginningFull(other) : other;
+    own.push(holds ? compileOwnLimit(kept as Limit, policy.counterPrefix, owner, zones) : limit);
   }
   return variantOf(inPlan, policyOf(policy), own);
 }

@@ -149,6 +149,27 @@ describe("buckets of several plans", () => {
     expect(suffixes(plans)).toEqual(["}:daily:fixed-window:86400000000", common, `${common}/pro`]);
   });
 
+  test("are one counter with all plans that fill in the same time, not with the default one alone", () => {
+    const plans = { free: [bucket(9, { burst: 2 })], pro: [bucket(3, { burst: 2 })], max: [bucket(6, { burst: 4 })] };
+    expect(suffixes(plans)).toEqual([common, `${common}/max`, `${common}/max`]);
+    const policy = compilePolicy("shop", tiers({ plans }));
+    const [max, pro] = ["max", "pro"].map((name) => policyInPlan(policy, name).limits[0]?.counterFamily);
+    expect(pro).toBe(max);
+  });
+
+  test("are kept when they are full if another plan's begins with less", () => {
+    const rates = (plans: object, more = {}) => {
+      const policy = compilePolicy("shop", tiers({ plans, ...more }));
+      return ["free", "pro"].map((name) => policyInPlan(policy, name).limits[0]?.rate);
+    };
+    const kept = { algorithm: "shaped-bucket", initial: 1, burst: 1, warmUpUs: 0 };
+    for (const more of [{}, { planBy: "consumer" }]) {
+      expect(rates({ free: [bucket(3, { initial: 1 })], pro: [bucket(1)] }, more)).toMatchObject([{ burst: 3 }, kept]);
+      expect(rates({ free: [bucket(1)], pro: [bucket(3, { initial: 1 })] }, more)).toMatchObject([kept, { burst: 3 }]);
+    }
+    expect(rates({ free: [bucket(1)], pro: [bucket(3)] })).toMatchObject([{ algorithm: "token-bucket" }, {}]);
+  });
+
   test("have counters of which each is the family of its own keys", () => {
     const plans = { free: [bucket(1, { burst: 4 })], pro: [bucket(1, { burst: 8 })] };
     const policy = compilePolicy("shop", tiers({ plans }));

@@ -13,7 +13,7 @@ import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.t
 import { byChoice, isDecidedHere } from "./overload.ts";
 import { peekInRedis } from "./peek.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
-import { forgetRefusalsEverywhere, recallRefusal } from "./refusal-cache.ts";
+import { forgetRefusalOf, forgetRefusalsEverywhere, recallRefusal } from "./refusal-cache.ts";
 import { firstKey } from "./slot-groups.ts";
 import { renewInRedis, roundTrips } from "./slot-renewals.ts";
 
@@ -73,7 +73,9 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
     else warnSparingly("Redis did not decide", failure);
   }
   if (allowed !== true) return allowed;
-  for (const { policy, keyValues, chargedAt } of checks) {
+  for (const check of checks) {
+    const { policy, keyValues, chargedAt } = check;
+    if (policy.policy.costSource !== undefined) forgetRefusalOf(firstKey(check));
     outcome.charges.push({
       policy,
       limits: policy.limits,

@@ -159,6 +159,17 @@ export function refusalKnownSince(policy: CompiledPolicy, name: string): number 
   return refusal?.policy === policy ? refusal.submittedAtSeconds : 0;
 }
 
+/**
+ * Called when this worker has charged the key: what clients are told of it is not true any more. It is called for costs that differ, because
+ * whoever was refused would be refused again otherwise.
+ *
+ * @param name the key of the policy's first counter
+ */
+export function forgetRefusalOf(name: string): void {
+  recent[name] = undefined;
+  older[name] = undefined;
+}
+
 export function forgetRefusals(): void {
   recent = {};
   older = {};

@@ -57,6 +57,27 @@ describe("a refusal by Redis", function()
     assert.is_true(math.abs(first - 60 - later) <= 1, first .. " " .. later)
   end)
 
+  it("of a large cost is forgotten when a small one is charged: what clients are told stays true", function()
+    local limit = { algorithm = "sliding-window", quota = 6, window = "60s" }
+    local cost = { from = "header:x-cost", default = 1, max = 6 }
+    local world = support.world({ policies = { policy("a", limit, { cost = cost }) } })
+    local function asking(units)
+      local request = world.workers[1].request({ uri = "/a", variables = { http_x_key = "k", http_x_cost = tostring(units) } })
+      world.run(100)
+      return request
+    end
+    assert.equal(200, asking(3).status)
+    assert.equal("3", asking(6).headers["X-RateLimit-Remaining"])
+    assert.equal(200, asking(1).status)
+    assert.equal(200, asking(2).status)
+    world.run(2000)
+    local refused = asking(6)
+    assert.same({ 429, "0" }, { refused.status, refused.headers["X-RateLimit-Remaining"] })
+    world.run(tonumber(refused.headers["Retry-After"]) * 1000)
+    assert.equal(200, asking(6).status)
+    support.assertQuiet(world)
+  end)
+
   it("is remembered for two minutes at most", function()
     local world = usedUp()
     world.run(119700)
