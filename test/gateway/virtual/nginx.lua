@@ -1177,7 +1177,7 @@ function nginx.world(options)
 
   local state = world.dict("sluice_state")
   -- Nobody looks for a control plane.
-  state:set("push-owner", 0)
+  state:set("push-owner", "0 1e308")
   local version, slots = 0, 0
   local texts = {}
 
