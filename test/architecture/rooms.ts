@@ -225,6 +225,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   ],
   "control-plane/src/policies": [
     "control-plane/src/library",
+    "control-plane/src/limits",
     "control-plane/src/rights",
     "control-plane/src/schemas",
     "control-plane/src/storage",

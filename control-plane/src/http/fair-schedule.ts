@@ -11,6 +11,10 @@ interface Flow {
   /** How many requests wait, of all below. */
   waiting: number;
   readonly requests: (() => void)[];
+  /** Those that have begun, and have waited for something else. */
+  readonly goingOn: (() => void)[];
+  /** Whether one of these had the last turn. */
+  wentOn: boolean;
   readonly below: Map<string, Flow>;
   /**
    * The virtual time below: where the request started that began last. While newcomers come without end, it runs an eighth as fast as each of those
@@ -20,7 +24,7 @@ interface Flow {
 }
 
 function flowFrom(startMs: number): Flow {
-  return { startMs, waiting: 0, requests: [], below: new Map(), nowMs: 0 };
+  return { startMs, waiting: 0, requests: [], goingOn: [], wentOn: false, below: new Map(), nowMs: 0 };
 }
 
 export class FairSchedule {
@@ -45,16 +49,16 @@ export class FairSchedule {
   }
 
   /**
-   * Resolves when a request of the owner may begin, or go on. It is charged to the owner and its network for how long it keeps the thread.
+   * Resolves when a request of the owner may begin, or go on. It is charged to the owner and its networks for how long it keeps the thread.
    *
-   * @param goesOn it has begun and has waited for something else: it comes before those of the owner that have not begun
+   * @param owners the owner's networks, from the largest to the smallest, and the owner: always as many
+   * @param goesOn it has begun and has waited for something else. Those of an owner that go on, and those that have not begun, take turns
    */
-  turn(network: string, owner: string, goesOn = false): Promise<void> {
+  turn(owners: readonly string[], goesOn = false): Promise<void> {
     return new Promise((resolve) => {
-      const ofNetwork = enter(this.#networks, network);
-      const { requests } = enter(ofNetwork, owner);
-      if (goesOn) requests.unshift(resolve);
-      else requests.push(resolve);
+      let ofOwner = this.#networks;
+      for (const name of owners) ofOwner = enter(ofOwner, name);
+      (goesOn ? ofOwner.goingOn : ofOwner.requests).push(resolve);
       this.#networks.waiting += 1;
       if (this.#isRunning) return;
       this.#isRunning = true;
@@ -63,7 +67,7 @@ export class FairSchedule {
   }
 
   #beginNextSoon(): void {
-    let path: readonly Flow[] = [];
+    let path: Flow[] = [];
     let beganMs = 0;
     setImmediate(() => {
       if (this.#networks.waiting === 0) {
@@ -72,13 +76,16 @@ export class FairSchedule {
         this.#isRunning = false;
         return;
       }
-      const ofNetwork = firstOf(this.#networks);
-      const ofOwner = firstOf(ofNetwork);
-      path = [this.#networks, ofNetwork, ofOwner];
+      path = [this.#networks];
+      let ofOwner = this.#networks;
+      while (ofOwner.below.size > 0) {
+        ofOwner = firstOf(ofOwner);
+        path.push(ofOwner);
+      }
       for (const flow of path) flow.waiting -= 1;
       this.#begun += 1;
       beganMs = this.#nowMs();
-      ofOwner.requests.shift()?.();
+      nextOf(ofOwner)?.();
     });
     // Between these two, the request runs until it waits for something.
     setImmediate(() => {
@@ -119,6 +126,12 @@ function firstOf(level: Flow): Flow {
   const found = first as Flow;
   level.nowMs = Math.max(level.nowMs, found.startMs);
   return found;
+}
+
+function nextOf(ofOwner: Flow): (() => void) | undefined {
+  const { requests, goingOn } = ofOwner;
+  ofOwner.wentOn = goingOn.length > 0 && (requests.length === 0 || !ofOwner.wentOn);
+  return (ofOwner.wentOn ? goingOn : requests).shift();
 }
 
 function countWaiting({ below }: Flow): number {

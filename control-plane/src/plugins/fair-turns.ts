@@ -23,8 +23,7 @@ export default fp(
     const schedule = new FairSchedule();
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
-    const nextTurn = (request: FastifyRequest, goesOn = true) =>
-      schedule.turn(ipPrefix(request.address, 32, 48), addressOf(request), goesOn);
+    const nextTurn = (request: FastifyRequest, goesOn = true) => schedule.turn(networksOf(request), goesOn);
     app.decorate("nextTurn", nextTurn);
     app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
     // Until it is known who sends the request: identifying them may change a session.
@@ -49,6 +48,12 @@ export default fp(
   },
   { name: "fair-turns", dependencies: ["client-address"] },
 );
+
+/** Whoever has many addresses has them in few large networks. */
+function networksOf(request: FastifyRequest): string[] {
+  const { address } = request;
+  return [ipPrefix(address, 16, 32), ipPrefix(address, 24, 48), addressOf(request)];
+}
 
 function addressOf({ address }: FastifyRequest): string {
   return ipPrefix(address, 32, 64);

@@ -8,6 +8,7 @@ import { headerProblems } from "@sluice/limiter/realm/headers.ts";
 import { matchProblems } from "@sluice/limiter/realm/match-within.ts";
 import { type RealmDocument, realmFrom } from "@sluice/limiter/realm/realm.ts";
 import { redirectProblems } from "@sluice/limiter/realm/redirects.ts";
+import { pauses } from "../limits/pauses.ts";
 import type { Caller } from "../rights/caller.ts";
 import type { App, AppRealm, PolicyOfApp } from "../storage/apps.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
@@ -57,9 +58,6 @@ export function realmWarnings({ name, realm }: App): Problem[] {
   return [];
 }
 
-/** Policies validated before other requests get their turn: an app may have ten thousand policies. */
-const validatedAtOnce = 50;
-
 /** Returns the stored policies that reach outside a realm, with their problems. */
 export async function outsiders(
   policies: readonly PolicyOfApp[],
@@ -67,8 +65,9 @@ export async function outsiders(
   templates: Templates,
 ): Promise<{ name: string; problems: Problem[] }[]> {
   const found: { name: string; problems: Problem[] }[] = [];
-  for (const [i, { name, document: json }] of policies.entries()) {
-    if (i % validatedAtOnce === validatedAtOnce - 1) await setImmediate();
+  const pause = pauses(setImmediate);
+  for (const { name, document: json } of policies) {
+    await pause();
     const resolution = resolveTemplates(JSON.parse(json), templates);
     const { policy } = validatePolicy(resolution.document);
     if (policy === undefined) continue;

@@ -3,6 +3,7 @@
 import { setImmediate } from "node:timers/promises";
 import { maxProblems } from "@sluice/limiter/document/problems.ts";
 import { type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { pauses } from "../limits/pauses.ts";
 import { shapeProblems } from "../schemas/read-body.ts";
 import { resolveTemplates, type Templates, templateFields } from "../templates/resolve-templates.ts";
 import { templateShape } from "../templates/template-shape.ts";
@@ -39,12 +40,6 @@ export function validateTemplateInApp(document: unknown, context: PolicyContext)
 }
 
 /**
- * Policies validated before other requests get their turn: an app may have a thousand policies, and `default` ten times as
- * many.
- */
-const validatedAtOnce = 50;
-
-/**
  * Returns why policies that use the template would become invalid: each policy's name and problem, cut after `maxProblems`.
  */
 export async function misfits(
@@ -52,8 +47,9 @@ export async function misfits(
   templates: Templates,
 ): Promise<Problem[]> {
   const found: Problem[] = [];
-  for (const [i, { name, document }] of users.entries()) {
-    if (i % validatedAtOnce === validatedAtOnce - 1) await setImmediate();
+  const pause = pauses(setImmediate);
+  for (const { name, document } of users) {
+    await pause();
     const resolution = resolveTemplates(document, templates);
     const gone = resolution.problems.map(({ path }) => path.slice(0, path.indexOf(".")));
     found.push(...gone.map((path) => ({ path, expected: `what the policy "${name}" uses it for`, got: "nothing" })));

@@ -54,7 +54,8 @@ export interface PeersDependencies {
 
 /** What other control planes were told of a gateway. */
 interface Told {
-  readonly gateway: Gateway;
+  /** Undefined: it is not known what they know of it. */
+  readonly gateway: Gateway | undefined;
   readonly atMs: number;
 }
 
@@ -164,7 +165,7 @@ export class Peers {
     const here = this.#dependencies.fleet.connectedHere();
     const ids = new Set(here.map(({ id }) => id));
     const left = [...this.#told.keys()].filter((gateway) => !ids.has(gateway));
-    const told: Told[] = [];
+    const told = new Map<string, Told>();
     const changed: { gateway: string; record: string }[] = [];
     const pause = pauses(setImmediate);
     let characters = 0;
@@ -173,7 +174,7 @@ export class Peers {
       characters += record.length;
       if (changed.length > 0 && characters > mostCharactersInRound) break;
       changed.push({ gateway: gateway.id, record });
-      told.push({ gateway, atMs: nowMs });
+      told.set(gateway.id, { gateway, atMs: nowMs });
       await pause();
     }
     if (changed.length === 0 && left.length === 0 && nowMs - this.#toldAtMs < announceEveryMs) return;
@@ -181,12 +182,12 @@ export class Peers {
     try {
       await announce(this.#dependencies.database, { id: this.#id, version: this.#version }, changed, left);
     } catch (error) {
-      // Everything is told again.
-      this.#told.clear();
+      // Everything is told again, and whoever leaves meanwhile has left for others, too.
+      for (const id of [...this.#told.keys(), ...told.keys()]) this.#told.set(id, { gateway: undefined, atMs: 0 });
       throw error;
     }
     for (const gateway of left) this.#told.delete(gateway);
-    for (const one of told) this.#told.set(one.gateway.id, one);
+    for (const [id, one] of told) this.#told.set(id, one);
     this.#toldAtMs = nowMs;
   }
 
@@ -196,7 +197,7 @@ export class Peers {
     return here
       .filter((gateway) => {
         const told = this.#told.get(gateway.id);
-        if (told === undefined || differs(told.gateway, gateway)) return true;
+        if (told?.gateway === undefined || differs(told.gateway, gateway)) return true;
         return told.gateway.counters !== gateway.counters && nowMs - told.atMs > countersEveryMs;
       })
       .sort((one, other) => toldAtMs(one) - toldAtMs(other));

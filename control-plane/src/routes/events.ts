@@ -1,8 +1,10 @@
 // /api/v1/events: what goes on, as server-sent events.
 
+import { setImmediate } from "node:timers/promises";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { EventStream } from "../activity/event-stream.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { pauses } from "../limits/pauses.ts";
 import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
 import { callerOf, requireAccess, requireRight } from "../plugins/authentication.ts";
 import type { Caller } from "../rights/caller.ts";
@@ -64,12 +66,24 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       isFleetNew = true;
     });
   }
+  let isTelling = false;
+  const tellAll = async () => {
+    if (isTelling) return;
+    isTelling = true;
+    const pause = pauses(setImmediate);
+    for (const { stream, tell } of [...streams.values()]) {
+      // Two hundred streams may each tell of four thousand gateways.
+      await pause();
+      if (streams.has(stream)) tell(fleet);
+    }
+    isTelling = false;
+  };
   const timer = setInterval(() => {
     if (streams.size === 0) return;
     if (isFleetNew) fleet = readFleet();
     isFleetNew = false;
     topsLeft = topsAtOnce;
-    for (const { tell } of streams.values()) tell(fleet);
+    void tellAll();
   }, everyMs).unref();
   app.addHook("preClose", async () => {
     isStopping = true;

@@ -181,8 +181,10 @@ async function resizeOthers(
     .where("app", "=", app)
     .where("document", "like", '%"template":"%')
     .execute();
+  const pause = pauses(setImmediate);
   let more = noSize;
   for (const row of rows) {
+    await pause();
     const { name, document } = row;
     if (changed.has(name)) continue;
     const size = policySize(validate(name, JSON.parse(document), templates, owner, true));

@@ -7,6 +7,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { noSize, type PolicySize, policySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { pauses } from "../limits/pauses.ts";
 import { resolveTemplates, type Templates, usesTemplate } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
@@ -153,10 +154,12 @@ async function resizeUsers(
   templateBytes: number,
   total: TotalBounds,
 ): Promise<void> {
-  const sizes = users.map((user) => ({
-    ...user,
-    after: policySize(resolveTemplates(user.document, templates).document),
-  }));
+  const pause = pauses(setImmediate);
+  const sizes = [];
+  for (const user of users) {
+    sizes.push({ ...user, after: policySize(resolveTemplates(user.document, templates).document) });
+    await pause();
+  }
   let more = noSize;
   for (const { after, ...before } of sizes) {
     checkDocumentBytes("policy", after.bytes, before.bytes);
@@ -180,9 +183,14 @@ async function readUsers(transaction: Transaction<Tables>, app: string, template
     .where("document", "like", `%"template":"${template}"%`)
     .orderBy("name")
     .execute();
-  return rows
-    .map((row) => ({ name: row.name, document: JSON.parse(row.document), ...sizeFrom(row) }))
-    .filter(({ document }) => usesTemplate(document, template));
+  const pause = pauses(setImmediate);
+  const users: UsingPolicy[] = [];
+  for (const row of rows) {
+    const user = { name: row.name, document: JSON.parse(row.document), ...sizeFrom(row) };
+    if (usesTemplate(user.document, template)) users.push(user);
+    await pause();
+  }
+  return users;
 }
 
 function findRow(

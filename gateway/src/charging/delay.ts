@@ -112,7 +112,7 @@ export function admitInTurn(
     if (queue.length === 0) endQueue(queue);
     return false;
   }
-  beginWaiting(policy);
+  beginWaiting(policy, outcome.charges);
   const beganMs = nowMs();
   const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);

@@ -21,16 +21,25 @@ const renewalsPerLife = 3;
 const lookEverySeconds = 0.1;
 /** For so long slots on the node are renewed at a time; the rest is due when they are looked at next. */
 const longestLookSeconds = 0.02;
-/** So few are renewed in any order. */
-const fewDue = 100;
+/** How many holds are looked at before the time is. */
+const holdsBetweenLooks = 16;
 /** How often somebody looks who waits for a renewal. */
 const awaitRenewalMs = 10;
 /** Instead of the moment at which slots are held: they were lost, and others had them when they were to be renewed. */
 const unheld = 0;
 const notRenewed = "slots were not renewed";
 
-/** Those of all requests. */
-const holds = new LuaTable<Hold, boolean>();
+/** Those of an app's requests, in no order. */
+interface AppHolds {
+  readonly list: Hold[];
+  /** Where the next look begins: one may end before it has seen all. */
+  next: number;
+}
+
+/** By app; each has some. */
+const holdsOfApps: Record<string, AppHolds | undefined> = emptyTable();
+/** Where each hold is in its app's list. */
+const places = new LuaTable<Hold, number | undefined>();
 let holdCount = 0;
 let renewing = false;
 const holdsField = newRequestField<Hold[]>((own) => {
@@ -48,7 +57,13 @@ export function keepSlots(): void {
 
 /** nginx waits for this timer: it has to end with the last request, however that ends. */
 function lingerWithRequests(): void {
-  for (const [hold] of holds) if (!hold.isEndNoticed) forget(hold);
+  for (const app in holdsOfApps) {
+    const { list } = holdsOfApps[app] as AppHolds;
+    for (let i = list.length - 1; i >= 0; i--) {
+      const hold = list[i] as Hold;
+      if (!hold.isEndNoticed) forget(hold);
+    }
+  }
   while (holdCount > 0) {
     endUnnoticed();
     look();
@@ -93,13 +108,12 @@ export function holdSlots({ policy, limits, keyValues, chargedAt, store, redis }
     store,
     redis,
     renewEverySeconds,
-    renewAtSeconds: ngx.now() + renewEverySeconds,
+    renewAtSeconds: stopwatchSeconds() + renewEverySeconds,
     renewing: false,
     ended: false,
   };
   own.push(hold);
-  holds.set(hold, true);
-  holdCount += 1;
+  remember(hold);
   return hold;
 }
 
@@ -151,7 +165,7 @@ export function releaseSlots(held: readonly Hold[]): void {
  */
 export function handOver(hold: Hold, charge: Charge): boolean {
   hold.renewAtSeconds = 0;
-  while (holds.has(hold) && (hold.renewing || hold.renewAtSeconds === 0)) sleepMs(awaitRenewalMs);
+  while (places.has(hold) && (hold.renewing || hold.renewAtSeconds === 0)) sleepMs(awaitRenewalMs);
   end(hold);
   let next = 0;
   for (let i = 0; i < charge.limits.length; i++) {
@@ -166,9 +180,30 @@ function isOfSlots({ rate }: CompiledLimit): boolean {
   return rate.algorithm === "concurrency";
 }
 
+function remember(hold: Hold): void {
+  const { app } = hold.policy;
+  let own = holdsOfApps[app];
+  if (own === undefined) {
+    own = { list: [], next: 0 };
+    holdsOfApps[app] = own;
+  }
+  places.set(hold, own.list.length);
+  own.list.push(hold);
+  holdCount += 1;
+}
+
 function forget(hold: Hold): void {
-  if (!holds.has(hold)) return;
-  holds.delete(hold);
+  const place = places.get(hold);
+  if (place === undefined) return;
+  const { app } = hold.policy;
+  const { list } = holdsOfApps[app] as AppHolds;
+  const last = list.pop() as Hold;
+  if (last !== hold) {
+    list[place] = last;
+    places.set(last, place);
+  }
+  places.delete(hold);
+  if (list.length === 0) holdsOfApps[app] = undefined;
   holdCount -= 1;
 }
 
@@ -186,48 +221,53 @@ function release(hold: Hold): void {
   if (!hold.renewing) refundLater(hold);
 }
 
+/**
+ * Looks at one hold of each app in turn, until all were seen or the time is over: an app with more holds than there is time for loses slots of
+ * its own.
+ */
 function renewAllDue(): void {
-  const now = ngx.now();
-  const byStore: Partial<Record<Charge["store"], Hold[]>> = {};
-  for (const [hold] of holds) {
-    if (now < hold.renewAtSeconds) continue;
-    const due = byStore[hold.store];
-    if (due === undefined) byStore[hold.store] = [hold];
-    else due.push(hold);
-  }
-  const untilSeconds = stopwatchSeconds() + longestLookSeconds;
-  for (const name of ["node", "share", "exact"] as const) {
-    for (const some of stores[name].batches(fewestFirst(byStore[name] ?? []))) {
-      // Redis has the worker wait, and not compute.
-      if (name !== "exact" && stopwatchSeconds() > untilSeconds) break;
-      renew(name, some);
+  const inRedis: Hold[] = [];
+  const nowSeconds = stopwatchSeconds();
+  const untilSeconds = nowSeconds + longestLookSeconds;
+  const left = emptyTable<number>();
+  for (const app in holdsOfApps) left[app] = (holdsOfApps[app] as AppHolds).list.length;
+  let looked = 0;
+  for (let isOver = false; !isOver; ) {
+    isOver = true;
+    // Renewing may yield, and holds come and go meanwhile.
+    for (const app in left) {
+      const count = left[app] as number;
+      const own = holdsOfApps[app];
+      if (count === 0 || own === undefined) continue;
+      left[app] = count - 1;
+      isOver = false;
+      const hold = nextOf(own);
+      if (nowSeconds >= hold.renewAtSeconds) {
+        if (hold.store === "exact") inRedis.push(hold);
+        else renew(hold.store, [hold]);
+      }
+      looked += 1;
+      if (looked % holdsBetweenLooks === 0 && stopwatchSeconds() > untilSeconds) {
+        isOver = true;
+        break;
+      }
     }
   }
+  for (const due of stores.exact.batches(inRedis)) renew("exact", due);
 }
 
-/** Those of apps with few come first: an app with more than there is time for loses slots of its own. */
-function fewestFirst(due: readonly Hold[]): readonly Hold[] {
-  if (due[fewDue] === undefined) return due;
-  const byApp = emptyTable<Hold[]>();
-  const apps: Hold[][] = [];
-  for (const hold of due) {
-    const { app } = hold.policy;
-    let own = byApp[app];
-    if (own === undefined) {
-      own = [];
-      byApp[app] = own;
-      apps.push(own);
-    }
-    own.push(hold);
-  }
-  return apps.sort((one, other) => one.length - other.length).flat();
+function nextOf(own: AppHolds): Hold {
+  const { list, next } = own;
+  const place = next < list.length ? next : 0;
+  own.next = place + 1;
+  return list[place] as Hold;
 }
 
 /** @param due those whose requests have ended meanwhile are refunded already */
 function renew(store: Charge["store"], due: readonly Hold[]): void {
   const held = due.filter((hold) => !hold.ended);
   if (held.length === 0) return;
-  const now = ngx.now();
+  const now = stopwatchSeconds();
   for (const hold of held) {
     hold.renewAtSeconds = now + hold.renewEverySeconds;
     hold.renewing = true;

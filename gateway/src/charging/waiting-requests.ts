@@ -12,6 +12,7 @@ import { hasPlace, leavePlace, newPlaces, takePlace } from "../runtime/app-place
 import { unwatchClient, watchClient } from "../runtime/client-watch.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
+import type { Charge } from "../stores/store.ts";
 
 interface Waiting {
   readonly app: string;
@@ -19,10 +20,16 @@ interface Waiting {
   readonly policy: string;
   /** Whether nginx watches its client because it waits. */
   readonly watched: boolean;
+  /** Its places. */
+  readonly size: number;
 }
+
+/** Who waits keeps what was charged, and it is refunded if they leave: so many limits take one more place. */
+const limitsOfOnePlace = 16;
 
 const waitingField = newRequestField<Waiting>(leave);
 const places = newPlaces();
+let waitingRequests = 0;
 /** How many of these requests wait because of a policy, by its prefix. */
 const ofPolicies: Record<string, number | undefined> = {};
 let mostWaiting = math.huge;
@@ -30,19 +37,20 @@ let mostWaiting = math.huge;
 /** For each worker's start. */
 export function boundWaiting(most: number): void {
   mostWaiting = most;
-  publishWaiting(places.taken);
+  publishWaiting(waitingRequests);
 }
 
-function leave(this: void, { app, policy }: Waiting): void {
-  leavePlace(places, app);
+function leave(this: void, { app, policy, size }: Waiting): void {
+  leavePlace(places, app, size);
+  waitingRequests -= 1;
   const others = (ofPolicies[policy] as number) - 1;
   ofPolicies[policy] = others > 0 ? others : undefined;
-  publishWaiting(places.taken);
+  publishWaiting(waitingRequests);
 }
 
 /** Requests that wait on this worker. */
 export function waitingCount(): number {
-  return places.taken;
+  return waitingRequests;
 }
 
 /** How many checks of one policy may wait: the rest is for others, and for the gateway's own requests. */
@@ -64,12 +72,20 @@ export function mayWait({ app, name, counterPrefix }: CompiledPolicy, most = mat
   return false;
 }
 
-/** Counts the current request in, until `endWaiting` or its end: it ends if its client leaves. */
-export function beginWaiting({ app, counterPrefix: policy }: CompiledPolicy): void {
-  keepForRequest(waitingField, { app, policy, watched: watchClient() });
-  takePlace(places, app);
+/**
+ * Counts the current request in, until `endWaiting` or its end: it ends if its client leaves.
+ *
+ * @param charges what it has been charged already; undefined: by one policy
+ */
+export function beginWaiting({ app, counterPrefix: policy }: CompiledPolicy, charges?: readonly Charge[]): void {
+  let kept = 0;
+  if (charges !== undefined) for (const { limits } of charges) kept += limits.length;
+  const size = 1 + math.floor(kept / limitsOfOnePlace);
+  keepForRequest(waitingField, { app, policy, watched: watchClient(), size });
+  takePlace(places, app, size);
+  waitingRequests += 1;
   ofPolicies[policy] = (ofPolicies[policy] ?? 0) + 1;
-  publishWaiting(places.taken);
+  publishWaiting(waitingRequests);
 }
 
 export function endWaiting(): void {
@@ -79,9 +95,9 @@ export function endWaiting(): void {
   if (waiting.watched) unwatchClient();
 }
 
-/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait */
-export function waitUs(us: number, policy: CompiledPolicy): void {
-  beginWaiting(policy);
+/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait @param charges see `beginWaiting` */
+export function waitUs(us: number, policy: CompiledPolicy, charges?: readonly Charge[]): void {
+  beginWaiting(policy, charges);
   sleepAtLeastUs(us);
   endWaiting();
 }

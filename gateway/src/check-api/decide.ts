@@ -330,7 +330,7 @@ function waitForTurn(delayUs: number, policy: CompiledPolicy, charges: readonly 
   const charge = policy.policy.holdsSlots ? charges[0] : undefined;
   const held = charge === undefined ? undefined : holdSlots(charge);
   keepUndecided(held === undefined ? charges : withoutSlots(charge as Charge));
-  waitUs(delayUs, policy);
+  waitUs(delayUs, policy, charges);
   return held === undefined || handOver(held, charge as Charge);
 }
 

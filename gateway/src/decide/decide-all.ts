@@ -72,7 +72,7 @@ function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undef
     const shaping = charges.filter((charge) => isShaping(charge));
     for (const { policy } of shaping) countDecision(policy, "delayed", undefined);
     const first = shaping[0] ?? charges[0];
-    if (first !== undefined) waitUs(merged.delayUs, first.policy);
+    if (first !== undefined) waitUs(merged.delayUs, first.policy, charges);
   }
 }
 

@@ -4,7 +4,7 @@ import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { argumentValue } from "../../../limiter/src/key/argument.ts";
 import { authorizationValue, bearerToken, valueWithToken } from "../../../limiter/src/key/authorization.ts";
-import { isOnlySpelling } from "../../../limiter/src/key/base64.ts";
+import { hasOddParts, isOnlySpelling } from "../../../limiter/src/key/base64.ts";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
@@ -287,7 +287,8 @@ function credentialOf(authorization: Reading): Reading {
 function claimOf(authorization: Reading, name: string): Reading {
   if (authorization === undefined || authorization === false) return authorization;
   const token = bearerToken(authorization);
-  return token === undefined || token === false ? token : claimText(claimsOf(token), name);
+  if (token === undefined || token === false) return token;
+  return hasOddParts(token) ? false : claimText(claimsOf(token), name);
 }
 
 /** The claims are not verified. Undefined if the token cannot be read. */

@@ -23,16 +23,17 @@ export function hasPlace({ taken, apps, ofApps }: AppPlaces, app: string, most: 
   return taken < most * (1 + more) && own < most / math.max(own === 0 ? apps + 1 : apps, 2);
 }
 
-export function takePlace(places: AppPlaces, app: string): void {
+/** @param size how many places it takes */
+export function takePlace(places: AppPlaces, app: string, size = 1): void {
   const own = places.ofApps[app];
   if (own === undefined) places.apps += 1;
-  places.ofApps[app] = (own ?? 0) + 1;
-  places.taken += 1;
+  places.ofApps[app] = (own ?? 0) + size;
+  places.taken += size;
 }
 
-export function leavePlace(places: AppPlaces, app: string): void {
-  const own = places.ofApps[app] ?? 0;
-  if (own === 1) places.apps -= 1;
-  places.ofApps[app] = own > 1 ? own - 1 : undefined;
-  places.taken -= 1;
+export function leavePlace(places: AppPlaces, app: string, size = 1): void {
+  const own = (places.ofApps[app] ?? 0) - size;
+  if (own <= 0) places.apps -= 1;
+  places.ofApps[app] = own > 0 ? own : undefined;
+  places.taken -= size;
 }

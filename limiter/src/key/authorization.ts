@@ -6,6 +6,8 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
+const [tab, quote, comma, semicolon] = [9, 34, 44, 59];
+const tokenParameter = "token=";
 const scheme = "bearer";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
 const schemes = ["Bearer", "Basic", "Token", "Jwt", "Apikey", "Dpop"];
@@ -42,7 +44,7 @@ export function bearerToken(authorization: string): Reading {
  */
 export function authorizationValue(authorization: string): Reading {
   const token = bearerToken(authorization);
-  if (token !== undefined) return token === false || !isOnlySpelling(token) ? false : `Bearer ${token}`;
+  if (token !== undefined) return token === false || !isOnlySpelling(token) ? false : `Bearer ${tokenOfRails(token)}`;
   const begin = afterBlanks(authorization, 0);
   let afterScheme = begin;
   while (isVisible(authorization.charCodeAt(afterScheme))) afterScheme += 1;
@@ -53,9 +55,29 @@ export function authorizationValue(authorization: string): Reading {
   if (start >= end) return first;
   if (start === afterScheme) return false;
   const name = `${first.slice(0, 1).toUpperCase()}${first.slice(1).toLowerCase()}`;
-  const credential = authorization.slice(start, end);
+  const written = authorization.slice(start, end);
+  const credential = name === "Token" ? tokenOfRails(written) : written;
+  if (credential === "") return false;
   const isOnly = name === "Basic" ? isBasicCredential(credential) : isOnlySpelling(credential);
   return isOnly ? `${name} ${credential}` : false;
+}
+
+/**
+ * Returns what Rails takes for the token: its first parameter, which ends at a comma, a semicolon or a tab, with or without `token=` and quotes. What
+ * comes behind it may be anything.
+ */
+function tokenOfRails(credential: string): string {
+  let end = 0;
+  while (end < credential.length && !endsParameter(credential.charCodeAt(end))) end += 1;
+  while (end > 0 && isSpaceOrTab(credential.charCodeAt(end - 1))) end -= 1;
+  let start = credential.startsWith(tokenParameter) ? tokenParameter.length : 0;
+  if (credential.charCodeAt(start) === quote) start += 1;
+  if (end > start && credential.charCodeAt(end - 1) === quote) end -= 1;
+  return credential.slice(start, Math.max(start, end));
+}
+
+function endsParameter(code: number): boolean {
+  return code === comma || code === semicolon || code === tab;
 }
 
 /**
@@ -155,7 +177,17 @@ function isVisible(code: number): boolean {
  * Returns whether the character is one of RFC 9110's token68. In a token68 "=" comes only at the end, but a token that has it
  * elsewhere is no JWT to anyone.
  */
+/** Tokens of Laravel Sanctum have "|". */
 function isOfToken(code: number): boolean {
   if ((code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
-  return code === 45 || code === 46 || code === 95 || code === 126 || code === 43 || code === 47 || code === 61;
+  return (
+    code === 45 ||
+    code === 46 ||
+    code === 95 ||
+    code === 126 ||
+    code === 43 ||
+    code === 47 ||
+    code === 61 ||
+    code === 124
+  );
 }

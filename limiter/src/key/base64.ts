@@ -18,22 +18,40 @@ export function isBasicCredential(text: string): boolean {
  * the parts behind the first are written. Starlette writes a session in base64 with padding.
  */
 export function isOnlySpelling(text: string): boolean {
-  if (!beginsLikeJwt(text) && !beginsLikeSession(text)) return true;
-  let start = text.indexOf(".");
-  let dots = 0;
-  let last = start;
-  for (let at = start; at >= 0; at = text.indexOf(".", at + 1)) {
-    dots += 1;
-    last = at;
-  }
+  const isToken = beginsLikeJwt(text);
+  if (!isToken && !beginsLikeSession(text)) return !text.startsWith(sealed) || isSealedOnce(text);
+  const dots = countDots(text);
   if (dots < 2) return true;
-  if (dots === 2) return isCanonical(text, last + 1, text.length, true);
+  // Some split a token at its dots and forget empty parts at its end.
+  if (isToken && hasOddParts(text)) return false;
+  if (dots === 2) return isCanonical(text, text.indexOf(".", text.indexOf(".") + 1) + 1, text.length, true);
+  let start = text.indexOf(".");
   while (start >= 0) {
     const next = text.indexOf(".", start + 1);
     if (!isCanonical(text, start + 1, next < 0 ? text.length : next, true)) return false;
     start = next;
   }
   return true;
+}
+
+/** Returns whether it begins like a JSON Web Token and has more dots, or fewer: some servers read one all the same. */
+export function hasOddParts(text: string): boolean {
+  const dots = beginsLikeJwt(text) ? countDots(text) : 2;
+  return dots > 2 && (dots !== 4 || text.endsWith("."));
+}
+
+function countDots(text: string): number {
+  let dots = 0;
+  for (let at = text.indexOf("."); at >= 0; at = text.indexOf(".", at + 1)) dots += 1;
+  return dots;
+}
+
+/** iron-session drops what comes behind "~", which is a version. */
+const sealed = "Fe26.2*";
+
+function isSealedOnce(text: string): boolean {
+  const end = text.indexOf("~");
+  return end < 0 || text.slice(end) === "~2";
 }
 
 /** A session of Flask, if it is compressed (itsdangerous), is a dot and what zlib begins with, in base64. */

@@ -42,7 +42,26 @@ export function cookieValue(cookies: string, name: string, read: ReadText = cano
     if (found !== undefined) value = found;
     at = cookies.indexOf(name, at + 1);
   }
-  return hasSimilarName(cookies, name) || isSplitAtCommas(cookies) ? false : value;
+  if (hasSimilarName(cookies, name) || isSplitAtCommas(cookies)) return false;
+  return value !== undefined && isContinued(cookies, name) ? false : value;
+}
+
+/** Auth.js puts what is too long for one cookie in others, whose names have a number behind ".", and joins all of them. */
+function isContinued(cookies: string, name: string): boolean {
+  const beginning = `${name}.`;
+  for (let at = cookies.indexOf(beginning); at >= 0; at = cookies.indexOf(beginning, at + 1)) {
+    let before = at - 1;
+    while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
+    if (before >= 0 && cookies.charCodeAt(before) !== semicolon) continue;
+    let end = at + beginning.length;
+    while (isDigit(cookies.charCodeAt(end))) end += 1;
+    if (end > at + beginning.length && cookies.charCodeAt(end) === equals) return true;
+  }
+  return false;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 48 && code <= 57;
 }
 
 /** Tomcat reads a line that says so by RFC 2109, where "," separates cookies. */

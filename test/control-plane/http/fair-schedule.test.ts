@@ -10,7 +10,7 @@ function world() {
   const schedule = new FairSchedule(() => nowMs);
   const begun: string[] = [];
   const ask = async (owner: string, takesMs: number, network = owner) => {
-    await schedule.turn(network, owner);
+    await schedule.turn([network, owner]);
     begun.push(owner);
     nowMs += takesMs;
   };
@@ -116,9 +116,25 @@ describe("requests", () => {
     const flood = askAll("one", 100, 1);
     await rounds(10);
     const before = begun.length;
-    await schedule.turn("one", "one", true);
+    await schedule.turn(["one", "one"], true);
     expect(begun.length - before).toBeLessThanOrEqual(1);
     await Promise.all([flood, ask("one", 1)]);
+  });
+
+  it("that go on again and again leave every second turn to those of the same owner that have not begun", async () => {
+    const { begun, ask, schedule } = world();
+    let isOver = false;
+    const goOn = async () => {
+      while (!isOver) {
+        await schedule.turn(["one", "one"], true);
+        begun.push("goes on");
+      }
+    };
+    const all = Array.from({ length: 3 }, goOn);
+    for (let i = 0; i < 5; i++) await ask("one", 8);
+    isOver = true;
+    await Promise.all(all);
+    expect(begun.length).toBeLessThan(20);
   });
 
   it("get the same time of each owner, and not the same number", async () => {

@@ -19,6 +19,14 @@ describe("a bearer token", () => {
 });
 
 describe("an Authorization header as a key", () => {
+  test("may be a token of Laravel Sanctum, or one that Rails reads, with whatever parameters", () => {
+    expect(authorizationValue("Bearer 1|abc")).toBe("Bearer 1|abc");
+    for (const spelling of ['Token token="abc", n="1"', "token abc,n=1", "Token abc;x", 'Token "abc"', "Token abc\tx"])
+      expect([spelling, authorizationValue(spelling)]).toEqual([spelling, "Token abc"]);
+    expect(authorizationValue("Bearer token=abc")).toBe("Bearer abc");
+    expect(authorizationValue("Token ,abc")).toBe(false);
+  });
+
   test("is the same in every spelling of its scheme and of the blanks behind it", () => {
     for (const spelling of ["Bearer a.b", "bearer a.b", "BEARER\ta.b", "Bearer  \t a.b ", "\tBearer a.b"]) {
       expect(authorizationValue(spelling)).toBe("Bearer a.b");
