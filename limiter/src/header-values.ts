@@ -15,7 +15,9 @@ export function rateLimitPolicyItem(name: string, rate: Rate): string {
   if (rate.windowUs === endless || rate.algorithm === "calendar-window") return quota;
   const isBucket =
     rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "shaped-bucket";
-  return `${quota};w=${wholeSeconds(isBucket ? rate.fullUs : rate.windowUs)}`;
+  if (!isBucket) return `${quota};w=${wholeSeconds(rate.windowUs)}`;
+  // A started µs counts: a bucket that fills in less than one has w=1, and not 0.
+  return `${quota};w=${wholeSeconds(rate.fullRest === 0 ? rate.fullUs : rate.fullUs + 1)}`;
 }
 
 /**

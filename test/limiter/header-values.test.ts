@@ -45,6 +45,10 @@ describe("RateLimit-Policy", () => {
     expect(rateLimitPolicyItem("x", bucket)).toBe('"x";q=3;w=5');
     const window = rateOf({ algorithm: "fixed-window", quota: 7, windowUs: 1_000, burst: 7, precisionUs: 0 });
     expect(rateLimitPolicyItem("x", window)).toBe('"x";q=7;w=1');
+    // It fills in a third of a µs, and in 1 s and a third of a µs.
+    const rest = { algorithm: "token-bucket", quota: 3_000_000, windowUs: 1_000_000, precisionUs: 0 } as const;
+    expect(rateLimitPolicyItem("x", rateOf({ ...rest, burst: 1 }))).toBe('"x";q=1;w=1');
+    expect(rateLimitPolicyItem("x", rateOf({ ...rest, burst: 3_000_001 }))).toBe('"x";q=3000001;w=2');
   });
 
   test("counts a leaky bucket's departing request and those that may wait, and has a sliding window's window", () => {
