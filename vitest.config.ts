@@ -52,7 +52,7 @@ export default defineConfig({
         test: {
           name: "units",
           include: [
-            "test/{architecture,limiter,gateway,gateway-build,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console,runner}/**/*.test.ts",
+            "test/{architecture,limiter,gateway,gateway-build,oracle,parity,launch,deltas,docs,bench,soak,fixtures,fuzz,console,runner}/**/*.test.ts",
           ],
           exclude: [fuzzers],
           ...everywhere,

@@ -1182,14 +1182,21 @@ function nginx.world(options)
   local texts = {}
 
   -- Policies that are in force from now on, in place of all others; workers see them within 10 ms. They are published as
-  -- gateway/src/snapshot/shared-entries.ts has it: each text that changes in a slot of its own.
-  function world.publish(policies)
+  -- gateway/src/snapshot/shared-entries.ts has it: each text that changes in a slot of its own. `zones`: the changes of the clocks
+  -- of the time zones that they name, as in a snapshot.
+  function world.publish(policies, zones)
     version = version + 1
-    local lines, wanted = {}, {}
+    local lines, wanted, names = {}, {}, {}
+    for zone, changes in orderedPairs(zones or {}) do
+      names[#names + 1] = "z:" .. zone
+      wanted["z:" .. zone] = cjson.encode(changes)
+    end
     for _, policy in ipairs(policies) do
-      local name = "p:shop:" .. policy.name
-      local text = cjson.encode({ app = "shop", document = policy })
-      wanted[name] = text
+      names[#names + 1] = "p:shop:" .. policy.name
+      wanted["p:shop:" .. policy.name] = cjson.encode({ app = "shop", document = policy })
+    end
+    for _, name in ipairs(names) do
+      local text = wanted[name]
       if texts[name] ~= text then
         assert(state:safe_add("entry:" .. slots, name .. "\n" .. text, 0, version))
         lines[#lines + 1] = "+" .. slots

@@ -1,0 +1,58 @@
+// Some hundred random worlds, and the smallest worlds in which the gateway once differed from the documents.
+
+import { afterAll, expect, it } from "vitest";
+import { asTest, judgedBy, play, shrunk } from "./oracle.ts";
+import { VirtualPlayer } from "./players.ts";
+import { judge } from "./reference/reference.ts";
+import type { LimitDocument, World, WorldEvent } from "./world.ts";
+import { everyAlgorithm } from "./worlds.ts";
+
+const player = new VirtualPlayer();
+afterAll(() => player.stop());
+
+async function agrees(world: World): Promise<void> {
+  expect((await judgedBy(player, world)).difference).toBeUndefined();
+}
+
+const request: WorldEvent = {
+  afterMs: 0,
+  do: "ask",
+  path: "/one",
+  headers: { "x-key": "a" },
+  address: "192.0.2.1",
+  gateway: 1,
+  worker: 1,
+  serviceMs: 0,
+};
+
+/** Two requests to a policy with one token-bucket. */
+function oneBucket(limit: Omit<LimitDocument, "name" | "algorithm">): World {
+  const limits = [{ name: "default", algorithm: "token-bucket" as const, ...limit }];
+  const policies = [{ name: "p1", match: { paths: ["/one"] }, key: ["header:x-key"], limits }];
+  return { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events: [request, request] };
+}
+
+it("decides random worlds as the documents say", async () => {
+  const seed = Math.floor(Math.random() * 1e9);
+  const kinds = { scopes: ["node"] as const, algorithms: everyAlgorithm };
+  const outcome = await play({ seed, worlds: 80, kinds, mostDifferences: 1 }, player, () => {});
+  const [found] = outcome.found;
+  expect(found && asTest(await shrunk(player, found))).toBeUndefined();
+  // The worlds have something to decide.
+  expect(outcome.decisions).toBeGreaterThan(3_000);
+  expect(outcome.refusals).toBeGreaterThan(300);
+  expect(outcome.gaveUp).toBeLessThan(12);
+});
+
+it("finds a gateway that differs: here, one that counts by another quota", async () => {
+  const { answers } = await player.play(oneBucket({ quota: 2, window: "1h" }));
+  const { difference } = judge(oneBucket({ quota: 3, window: "1h" }), answers);
+  expect(difference).toMatchObject({
+    index: 0,
+    words: expect.stringMatching(/^expected shows default r=2 .* got 200, "default";r=1/),
+  });
+});
+
+it("says that a bucket which fills within a µs has a window of a second", async () => {
+  await agrees(oneBucket({ quota: 289_766_699, window: "3s", burst: 1 }));
+});

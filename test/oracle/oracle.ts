@@ -1,0 +1,95 @@
+// Plays random worlds and judges them; makes each world that differs as small as it gets, and prints it as a test.
+
+import type { Player } from "./players.ts";
+import { type Judged, judge } from "./reference/reference.ts";
+import { smallest } from "./shrink.ts";
+import type { World } from "./world.ts";
+import { type Kinds, worldOf } from "./worlds.ts";
+
+export interface OracleOptions {
+  readonly seed: number;
+  readonly worlds: number;
+  readonly kinds: Kinds;
+  /** After so many differences, no more worlds are played. */
+  readonly mostDifferences: number;
+}
+
+export interface Found {
+  readonly seed: number;
+  readonly world: World;
+  readonly words: string;
+}
+
+export interface Outcome {
+  worlds: number;
+  decisions: number;
+  refusals: number;
+  gaveUp: number;
+  readonly found: Found[];
+}
+
+/** Worlds that a player is given at once, so that it never waits for us. */
+const atOnce = 8;
+
+export async function play(
+  options: OracleOptions,
+  player: Player,
+  progress: (outcome: Outcome) => void,
+): Promise<Outcome> {
+  const outcome: Outcome = { worlds: 0, decisions: 0, refusals: 0, gaveUp: 0, found: [] };
+  let next = options.seed;
+  const end = options.seed + options.worlds;
+  const work = async () => {
+    while (next < end && outcome.found.length < options.mostDifferences) {
+      const seed = next++;
+      const world = worldOf(seed, options.kinds);
+      const judged = await judgedBy(player, world);
+      outcome.worlds += 1;
+      outcome.decisions += judged.decisions;
+      outcome.refusals += judged.refusals;
+      outcome.gaveUp += judged.gaveUp ? 1 : 0;
+      if (judged.difference !== undefined) {
+        const { index, words } = judged.difference;
+        outcome.found.push({ seed, words, world: { ...world, events: world.events.slice(0, index + 1) } });
+      }
+      progress(outcome);
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, work));
+  return outcome;
+}
+
+export async function judgedBy(player: Player, world: World): Promise<Judged> {
+  const { answers, fault } = await player.play(world);
+  if (fault !== undefined) {
+    return { difference: { index: world.events.length - 1, words: fault }, decisions: 0, refusals: 0, gaveUp: false };
+  }
+  return judge(world, answers);
+}
+
+/** Makes a world that differs as small as it gets. */
+export async function shrunk(player: Player, { seed, world, words }: Found): Promise<Found> {
+  const least = await smallest(world, async (one) => (await judgedBy(player, one)).difference?.index);
+  const { difference } = await judgedBy(player, least);
+  return { seed, world: least, words: difference?.words ?? `it does not differ any more when played again; ${words}` };
+}
+
+/** What was found, as a test for oracle.test.ts. */
+export function asTest({ seed, world, words }: Found): string {
+  const policies = world.policies.map((policy) => `      ${JSON.stringify(policy)},`).join("\n");
+  const events = world.events.map((event) => `      ${JSON.stringify(event)},`).join("\n");
+  return `// Seed ${seed}: ${words}
+it("…", async () => {
+  await agrees({
+    startMs: ${world.startMs},
+    gateways: ${world.gateways},
+    workers: ${world.workers},
+    policies: [
+${policies}
+    ],
+    events: [
+${events}
+    ],
+  });
+});`;
+}

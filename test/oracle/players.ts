@@ -1,0 +1,58 @@
+// Who plays worlds: a process that answers each line with a line.
+
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { changesOf } from "./reference/calendar.ts";
+import type { Played, World } from "./world.ts";
+import { limitsIn } from "./worlds.ts";
+
+export const project = resolve(import.meta.dirname, "../..");
+
+export interface Player {
+  play(world: World): Promise<Played>;
+  stop(): Promise<void>;
+}
+
+/** Plays in virtual nginxes, in LuaJIT. @param root the project, or a copy of it that has gateway/dist */
+export class VirtualPlayer implements Player {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #waiting: { resolve(played: Played): void; reject(error: Error): void }[] = [];
+  #errors = "";
+
+  constructor(root: string = project) {
+    this.#child = spawn("luajit", ["test/oracle/virtual-player.lua"], { cwd: root });
+    this.#child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      this.#errors += text;
+    });
+    createInterface(this.#child.stdout).on("line", (line) =>
+      this.#waiting.shift()?.resolve(JSON.parse(line) as Played),
+    );
+    this.#child.on("error", (error) => this.#fail(error));
+    this.#child.on("close", (code) => this.#fail(new Error(`luajit ended (${code}): ${this.#errors}`)));
+  }
+
+  play(world: World): Promise<Played> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ resolve, reject });
+      this.#child.stdin.write(`${JSON.stringify({ ...world, zones: zonesOf(world) })}\n`);
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#child.stdin.end();
+  }
+
+  #fail(error: Error): void {
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+  }
+}
+
+/** The clock changes of the zones that policies name, as gateways get them: from which second on there is which offset, in minutes. */
+function zonesOf({ policies, events }: World): Record<string, (readonly [number, number])[]> {
+  const all = [...policies, ...events.flatMap((event) => (event.do === "put" ? [event.policy] : []))];
+  const names = new Set(limitsIn(all).flatMap(({ timezone }) => timezone ?? []));
+  const zones: Record<string, (readonly [number, number])[]> = {};
+  for (const name of names) zones[name] = changesOf(name).map(([atMs, offsetMs]) => [atMs / 1_000, offsetMs / 60_000]);
+  return zones;
+}

@@ -1,0 +1,134 @@
+// Whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
+
+import type { Ask, LimitDocument, Mode, PolicyDocument } from "../world.ts";
+import { type Limit, readLimit, timeOf } from "./limits.ts";
+import { least } from "./rational.ts";
+
+/** How a policy decides a request. */
+export interface Applied {
+  readonly mode: Exclude<Mode, "off">;
+  readonly limits: readonly LimitOfKey[];
+  readonly cost: bigint;
+}
+
+export interface LimitOfKey {
+  readonly limit: Limit;
+  /** Which counter it uses. */
+  readonly counter: string;
+}
+
+/** `passes`: the policy does not count the request. `status`: it refuses the request, and no limit has decided that. */
+export type Applicability =
+  | { readonly passes: true }
+  | { readonly statuses: readonly number[]; readonly mode: Mode }
+  | Applied;
+
+const passes: Applicability = { passes: true };
+
+export function applicability(policy: PolicyDocument, ask: Ask): Applicability {
+  const policyMode = policy.mode ?? "enforce";
+  if (policyMode === "off") return passes;
+  if (isExemptAddress(policy, ask.address)) return passes;
+  const values = policy.key.map((part) => valueOfPart(part, ask));
+  const isMissing = values.includes("") && policy.onMissingKey !== "shared";
+  const override = isMissing ? undefined : policy.overrides?.find(({ key }) => matches(key, values));
+  const mode = override?.mode ?? policyMode;
+  if (mode === "off") return passes;
+  if (isMissing) {
+    return policy.onMissingKey === "deny" && mode === "enforce" ? { statuses: [403], mode } : passes;
+  }
+  if (policy.exempt?.keys?.some((key) => matches(key, values))) return passes;
+  const cost = costOf(policy, ask);
+  if (cost === undefined) return mode === "enforce" ? { statuses: [400], mode } : passes;
+  const plan =
+    policy.plans === undefined ? undefined : override === undefined ? planOf(policy, ask) : policy.defaultPlan;
+  return { mode, cost, limits: limitsOf(policy, values, plan, override?.limits) };
+}
+
+/** The limits of a key, as an operator sees them. */
+export function limitsOfKey(policy: PolicyDocument, values: readonly string[]): readonly LimitOfKey[] {
+  const override = policy.overrides?.find(({ key }) => matches(key, values));
+  return limitsOf(policy, values, policy.plans === undefined ? undefined : policy.defaultPlan, override?.limits);
+}
+
+/** The limits of a key in all plans. */
+export function everyLimitOfKey(policy: PolicyDocument, values: readonly string[]): readonly LimitOfKey[] {
+  if (policy.plans === undefined) return limitsOfKey(policy, values);
+  const override = policy.overrides?.find(({ key }) => matches(key, values));
+  return Object.keys(policy.plans).flatMap((plan) => limitsOf(policy, values, plan, override?.limits));
+}
+
+function limitsOf(
+  policy: PolicyDocument,
+  values: readonly string[],
+  plan: string | undefined,
+  ofOverride: readonly LimitDocument[] | undefined,
+): LimitOfKey[] {
+  const cost = mostCost(policy);
+  const own = plan === undefined ? policy.limits : policy.plans?.[plan];
+  return (own ?? []).map((document) => {
+    const limit = readLimit(ofOverride?.find(({ name }) => name === document.name) ?? document, cost);
+    return {
+      limit,
+      counter: JSON.stringify([policy.name, limit.counterName, sharing(policy, plan, document, cost), values]),
+    };
+  });
+}
+
+/** A bucket shares its counter only with plans in which it fills in the same time, and warms as well or does not. */
+function sharing(policy: PolicyDocument, plan: string | undefined, document: LimitDocument, cost: bigint): string {
+  const isBucket = document.algorithm === "token-bucket" || document.algorithm === "leaky-bucket";
+  if (plan === undefined || !isBucket || policy.planBy === "consumer") return "";
+  const limit = readLimit(document, cost);
+  const { top, bottom } = timeOf(limit, limit.capacity);
+  return `${top}/${bottom} ${limit.warmUpUs !== undefined}`;
+}
+
+function planOf({ planBy = "", plans, defaultPlan }: PolicyDocument, ask: Ask): string | undefined {
+  const named = valueOfPart(planBy, ask);
+  return plans !== undefined && Object.hasOwn(plans, named) ? named : defaultPlan;
+}
+
+/** @returns "": it is absent or empty */
+function valueOfPart(part: string, { headers, address }: Ask): string {
+  if (part === "ip") return address;
+  const [kind, name = ""] = part.split(/:(.*)/);
+  if (kind === "const") return name;
+  if (kind === "header") return headers[name] ?? "";
+  throw new Error(`no world has the key part ${part}`);
+}
+
+function matches(patterns: readonly string[], values: readonly string[]): boolean {
+  return patterns.every((pattern, i) => {
+    const value = values[i] ?? "";
+    return pattern.endsWith("*") ? value.startsWith(pattern.slice(0, -1)) : value === pattern;
+  });
+}
+
+/** Worlds have addresses of IPv4 only. */
+function isExemptAddress({ exempt }: PolicyDocument, address: string): boolean {
+  const number = (text: string) => text.split(".").reduce((sum, byte) => sum * 256 + Number(byte), 0);
+  return (exempt?.cidrs ?? []).some((cidr) => {
+    const [network = "", bits = "32"] = cidr.split("/");
+    const size = 2 ** (32 - Number(bits));
+    return Math.floor(number(network) / size) === Math.floor(number(address) / size);
+  });
+}
+
+/** @returns undefined: the request states a cost that is none */
+function costOf(policy: PolicyDocument, { headers }: Ask): bigint | undefined {
+  const { cost = 1 } = policy;
+  if (typeof cost === "number") return BigInt(cost);
+  const stated = headers[cost.from.replace("header:", "")];
+  if (stated === undefined) return BigInt(cost.default ?? 1);
+  if (!/^[1-9][0-9]*$/.test(stated)) return undefined;
+  return BigInt(stated) <= mostCost(policy) ? BigInt(stated) : undefined;
+}
+
+/** The most that a request of the policy may cost. */
+function mostCost({ cost = 1, limits, plans }: PolicyDocument): bigint {
+  if (typeof cost === "number") return BigInt(cost);
+  if (cost.max !== undefined) return BigInt(cost.max);
+  const all = limits ?? Object.values(plans ?? {}).flat();
+  return least(...(all.map((limit) => readLimit(limit, BigInt(cost.default ?? 1)).capacity) as [bigint]));
+}

@@ -1,0 +1,421 @@
+// What one limit decides about one counter: docs/algorithms.md in exact arithmetic. A counter that was never used is `undefined`.
+// Where the document leaves more than one answer, there is more than one look; what is observed picks among them.
+
+import { windowAround } from "./calendar.ts";
+import { type Limit, timeOf } from "./limits.ts";
+import {
+  ceil,
+  floor,
+  floorDivide,
+  fraction,
+  isLess,
+  larger,
+  largest,
+  least,
+  minus,
+  plus,
+  type Rational,
+  times,
+  whole,
+} from "./rational.ts";
+
+export type Counter = (Bucket | FixedWindow | SlidingWindow | Slots) & {
+  /** What the clock had shown when it stepped back, if it did since the counter was last used. */
+  readonly seenUs?: bigint;
+};
+
+/** A token-bucket or a leaky-bucket. */
+export interface Bucket {
+  readonly kind: "bucket";
+  /** When it is full again, on its own clock. */
+  readonly full: Rational;
+  /** The latest moment at which it was asked. */
+  readonly atUs: bigint;
+  /** Of a counter that warms: its beginning, and how long it warms. */
+  readonly beganUs?: bigint;
+  readonly warmUpUs?: bigint;
+  /** Whether `full` was rounded to the parts of a µs of this quota. */
+  readonly quota: bigint;
+  /** Nothing is stored of it yet. */
+  readonly begins?: boolean;
+}
+
+export interface FixedWindow {
+  readonly kind: "fixed-window";
+  readonly fromUs: bigint;
+  readonly toUs: bigint;
+  readonly used: bigint;
+  readonly atUs: bigint;
+}
+
+/** A sliding-window or a sliding-log: all units that may still count, by the block in which they were taken. */
+export interface SlidingWindow {
+  readonly kind: "sliding-window";
+  readonly taken: readonly { readonly block: bigint; readonly units: bigint }[];
+  readonly newest: bigint;
+  /** The last block in which any units were taken, even if they were refunded. */
+  readonly last: bigint;
+  readonly atUs: bigint;
+}
+
+/** Slots that are held, by a number of their request. */
+export interface Slots {
+  readonly kind: "slots";
+  readonly held: readonly { readonly request: number; readonly units: bigint }[];
+}
+
+export interface Look {
+  readonly allowed: boolean;
+  /** Units left, after the charge if it is allowed. */
+  readonly remaining: bigint;
+  /** Of a refusal: how long until it would be allowed. "never": waiting does not help. "unknown": a slot may be free at any moment. */
+  readonly retryUs: bigint | "never" | "unknown";
+  /** How long until all units are there, as the documents may have it; empty: they give no number. */
+  readonly resetsUs: readonly bigint[];
+  readonly delayUs: bigint;
+  /** The counter if the request is charged, and if it is not. */
+  readonly charged: Counter | undefined;
+  readonly kept: Counter | undefined;
+  /** The counter after a charge that was refunded at once. */
+  readonly refunded: Counter | undefined;
+}
+
+const second = 1_000_000n;
+const hour = 3_600n * second;
+
+export interface Moment {
+  readonly nowUs: bigint;
+  /** A number of the request. */
+  readonly request: number;
+}
+
+/** The looks that the documents allow. @param cost 0: of a read */
+export function look(counter: Counter | undefined, limit: Limit, cost: bigint, moment: Moment): readonly Look[] {
+  // A store keeps what no longer counts until it gets to it.
+  return looksAt(counter, limit, cost, moment).map((one) => ({ ...one, kept: one.kept ?? counter }));
+}
+
+function looksAt(
+  counter: Counter | undefined,
+  limit: Limit,
+  cost: bigint,
+  { nowUs, request }: Moment,
+): readonly Look[] {
+  switch (limit.algorithm) {
+    case "token-bucket":
+    case "leaky-bucket":
+      return bucketsAt(counter as (Counter & Bucket) | undefined, limit, nowUs).map((bucket) =>
+        lookAtBucket(bucket, limit, cost, nowUs),
+      );
+    case "fixed-window":
+      return windowsAt(counter as (Counter & FixedWindow) | undefined, limit, nowUs).map((window) =>
+        lookAtWindow(window, limit, cost, nowUs),
+      );
+    case "sliding-window":
+    case "sliding-log":
+      return slidingAt(counter as (Counter & SlidingWindow) | undefined, limit, nowUs).map((sliding) =>
+        lookAtSliding(sliding, limit, cost, nowUs),
+      );
+    case "concurrency":
+      return [lookAtSlots(counter as Slots | undefined, limit, cost, request)];
+  }
+}
+
+/** How far a clock may step back so that a counter waits for it. */
+function patienceUs({ windowUs }: Limit): bigint {
+  return largest(50_000n, least(second, windowUs));
+}
+
+// Buckets.
+
+/** What the bucket is now, before the request. */
+function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs: bigint): Bucket[] {
+  if (counter === undefined) return [newBucket(limit, nowUs)];
+  const { quota } = limit;
+  const isEdited = counter.quota !== quota;
+  // Of another quota's parts of a µs, the whole µs are kept: nothing says how the rest is rounded.
+  const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
+  const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota }, limit, nowUs));
+  // A bucket that was full may have been deleted before the clock stepped back.
+  const wasFull = !limit.isShaped && !isLess(whole(counter.seenUs ?? 0n), counter.full);
+  return wasFull ? [newBucket(limit, nowUs), ...present] : present;
+}
+
+function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
+  const { begins: _, ...own } = begunBy(counter, limit, nowUs);
+  const clock = whole(clockAt(own, nowUs));
+  if (!isLess(clock, own.full)) {
+    if (!limit.isShaped) return [own];
+    return fullAndShaped(own, limit, nowUs);
+  }
+  const most = plus(clock, timeOf(limit, limit.capacity));
+  if (!isLess(most, own.full)) return [own];
+  const waits = !isLess(plus(most, whole(patienceUs(limit))), own.full);
+  const clipped = { ...own, full: most };
+  // Only a clock that has stepped back is waited for; what an edit makes smaller owes at most what it can.
+  if (nowUs >= counter.atUs) return [clipped];
+  return waits ? [own] : [clipped];
+}
+
+/** Moves a counter's beginning with a clock that has stepped back behind it. Its debt stays where it is. */
+function begunBy(counter: Bucket, limit: Limit, nowUs: bigint): Bucket {
+  const { beganUs, warmUpUs } = counter;
+  if (beganUs === undefined || warmUpUs === undefined || nowUs + patienceUs(limit) >= beganUs) return counter;
+  return { ...counter, beganUs: nowUs };
+}
+
+function newBucket(limit: Limit, nowUs: bigint): Bucket {
+  const { warmUpUs, quota } = limit;
+  const began = warmUpUs === undefined ? {} : { beganUs: nowUs, warmUpUs };
+  const empty: Bucket = { kind: "bucket", full: whole(0n), atUs: nowUs, quota, ...began };
+  const full = plus(whole(clockAt(empty, nowUs)), timeOf(limit, limit.capacity - limit.initial));
+  return { ...empty, full, begins: true };
+}
+
+/** A full bucket with `initial` or `warmUp` is kept for an hour; then it begins anew. A store may keep it a few seconds longer. */
+function fullAndShaped(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
+  const fullSinceUs = momentOf(counter, counter.full);
+  const keptUs = largest(hour, limit.windowUs, limit.warmUpUs ?? 0n);
+  const over = nowUs - fullSinceUs - keptUs;
+  if (over < 0n) return [counter];
+  // By the bucket's own clock, which is behind while it warms.
+  const lateUs = 4n * second + (limit.warmUpUs ?? 0n) / 3n;
+  return over > lateUs ? [newBucket(limit, nowUs)] : [newBucket(limit, nowUs), counter];
+}
+
+function isWarm({ beganUs, warmUpUs }: Bucket, nowUs: bigint): boolean {
+  return beganUs === undefined || warmUpUs === undefined || nowUs - beganUs >= warmUpUs;
+}
+
+/** A bucket that is warm stays warm. */
+function warmed({ beganUs: _, warmUpUs: __, ...bucket }: Bucket): Bucket {
+  return bucket;
+}
+
+/** What the bucket's own clock shows: the time, once it is warm. */
+function clockAt({ beganUs, warmUpUs }: Bucket, nowUs: bigint): bigint {
+  if (beganUs === undefined || warmUpUs === undefined) return nowUs;
+  const age = largest(nowUs - beganUs, 0n);
+  if (age >= warmUpUs) return nowUs;
+  const shown = floor(plus(fraction(age, 3n), fraction(age * age, 3n * warmUpUs)));
+  return beganUs + ceil(fraction(warmUpUs, 3n)) + shown;
+}
+
+/** The first whole µs at which the bucket's own clock shows this or more. */
+function momentOf(bucket: Bucket, shown: Rational): bigint {
+  const { beganUs, warmUpUs } = bucket;
+  const wanted = ceil(shown);
+  if (beganUs === undefined || warmUpUs === undefined) return wanted;
+  const warmUs = beganUs + warmUpUs;
+  if (wanted >= warmUs) return wanted;
+  let before = beganUs - 1n;
+  let from = warmUs;
+  while (from - before > 1n) {
+    const middle = (from + before) / 2n;
+    if (clockAt(bucket, middle) >= wanted) from = middle;
+    else before = middle;
+  }
+  return from;
+}
+
+function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint): Look {
+  const clock = whole(clockAt(bucket, nowUs));
+  const most = plus(clock, timeOf(limit, limit.capacity));
+  const owed = larger(bucket.full, clock);
+  const after = plus(owed, timeOf(limit, cost));
+  const allowed = cost <= limit.capacity && !isLess(most, after);
+  const full = allowed ? after : owed;
+  const rate = fraction(limit.quota, limit.windowUs);
+  const {
+    begins,
+    seenUs: _,
+    ...stored
+  }: Bucket & { seenUs?: bigint } = isWarm(bucket, nowUs) ? warmed(bucket) : bucket;
+  const kept = { ...stored, atUs: largest(bucket.atUs, nowUs) };
+  return {
+    allowed,
+    remaining: largest(floor(times(minus(most, full), rate)), 0n),
+    retryUs: cost > limit.capacity ? "never" : momentOf(bucket, minus(after, timeOf(limit, limit.capacity))) - nowUs,
+    resetsUs: [largest(momentOf(bucket, full) - nowUs, 0n)],
+    delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
+    charged: { ...kept, full: after },
+    // What is refused does not use the bucket, so that its hour goes on.
+    kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
+    refunded: { ...kept, full: owed },
+  };
+}
+
+// Fixed windows.
+
+function spanAt(limit: Limit, nowUs: bigint): { readonly fromUs: bigint; readonly toUs: bigint } {
+  if (limit.calendar === undefined) {
+    const fromUs = floorDivide(nowUs, limit.windowUs) * limit.windowUs;
+    return { fromUs, toUs: fromUs + limit.windowUs };
+  }
+  const { unit, timezone, anchor } = limit.calendar;
+  const { fromMs, toMs } = windowAround(Number(floorDivide(nowUs, 1_000n)), unit, timezone, anchor);
+  return { fromUs: BigInt(fromMs) * 1_000n, toUs: BigInt(toMs) * 1_000n };
+}
+
+function windowsAt(counter: (Counter & FixedWindow) | undefined, limit: Limit, nowUs: bigint): FixedWindow[] {
+  const span = spanAt(limit, nowUs);
+  const fresh: FixedWindow = { kind: "fixed-window", ...span, used: 0n, atUs: nowUs };
+  if (counter === undefined || counter.toUs <= nowUs) return [fresh];
+  if (nowUs >= counter.fromUs) return counter.toUs <= (counter.seenUs ?? 0n) ? [counter, fresh] : [counter];
+  const length = counter.toUs - counter.fromUs;
+  const patience = largest(50_000n, least(second, length));
+  const moved = { ...fresh, used: counter.used };
+  const steppedUs = counter.atUs - nowUs;
+  // A window that was over may have been deleted before the clock stepped back.
+  const deleted = counter.toUs <= (counter.seenUs ?? 0n) ? [fresh] : [];
+  // By how much the clock has stepped back, the counter sees only from the window's beginning.
+  if (steppedUs <= patience) return [counter, ...deleted];
+  return counter.fromUs - nowUs <= patience ? [counter, moved, ...deleted] : [moved, ...deleted];
+}
+
+function lookAtWindow(window: FixedWindow, limit: Limit, cost: bigint, nowUs: bigint): Look {
+  const allowed = window.used + cost <= limit.quota;
+  const used = allowed ? window.used + cost : window.used;
+  const endsUs = window.toUs - nowUs;
+  const { seenUs: _, ...stored }: FixedWindow & { seenUs?: bigint } = window;
+  const kept = { ...stored, atUs: largest(window.atUs, nowUs) };
+  return {
+    allowed,
+    remaining: largest(limit.quota - used, 0n),
+    retryUs: cost > limit.quota ? "never" : endsUs,
+    resetsUs: [endsUs],
+    delayUs: 0n,
+    charged: { ...kept, used: window.used + cost },
+    kept: window.used === 0n ? undefined : kept,
+    refunded: window.used === 0n ? undefined : kept,
+  };
+}
+
+// Sliding windows.
+
+/** A unit counts while its block is at most so many blocks old. */
+function mostAge({ windowUs, blockUs }: Limit): bigint {
+  return (windowUs + blockUs - 2n) / blockUs;
+}
+
+function slidingAt(counter: (Counter & SlidingWindow) | undefined, limit: Limit, nowUs: bigint): SlidingWindow[] {
+  const block = floorDivide(nowUs, limit.blockUs);
+  const fresh: SlidingWindow = { kind: "sliding-window", taken: [], newest: block, last: block, atUs: nowUs };
+  if (counter === undefined) return [fresh];
+  // A counter none of whose units counted may have been deleted before the clock stepped back.
+  const isOver = floorDivide(counter.seenUs ?? 0n, limit.blockUs) - counter.last > mostAge(limit);
+  const deleted = isOver ? [fresh] : [];
+  if (counter.last <= block) return [{ ...counter, newest: block }, ...deleted];
+  // To the end of the block that the clock shows, which is where the next one begins.
+  const newest = -floorDivide(-nowUs, limit.blockUs);
+  const by = counter.last - newest;
+  const moved: SlidingWindow = {
+    ...counter,
+    newest,
+    last: newest,
+    taken: counter.taken.map(({ block: at, units }) => ({ block: at - by, units })),
+  };
+  const patience = patienceUs(limit);
+  const aheadUs = counter.last * limit.blockUs - nowUs;
+  const waiting = { ...counter, newest: counter.last };
+  if (counter.atUs - nowUs <= patience) return [waiting, ...deleted];
+  return aheadUs <= patience ? [waiting, moved, ...deleted] : [moved, ...deleted];
+}
+
+function lookAtSliding(sliding: SlidingWindow, limit: Limit, cost: bigint, nowUs: bigint): Look {
+  const most = mostAge(limit);
+  const counting = sliding.taken.filter(({ block }) => sliding.newest - block <= most);
+  const used = counting.reduce((sum, { units }) => sum + units, 0n);
+  const allowed = used + cost <= limit.quota;
+  const taken = allowed && cost > 0n ? [...counting, { block: sliding.newest, units: cost }] : counting;
+  const returnsUs = (block: bigint) => (block + most + 1n) * limit.blockUs - nowUs;
+  let retryUs: bigint | "never" = "never";
+  if (cost <= limit.quota) {
+    let left = used;
+    for (const { block, units } of counting) {
+      left -= units;
+      retryUs = returnsUs(block);
+      if (left + cost <= limit.quota) break;
+    }
+  }
+  const last = taken.at(-1);
+  const { seenUs: _, ...stored }: SlidingWindow & { seenUs?: bigint } = sliding;
+  const kept = { ...stored, taken: counting, atUs: largest(sliding.atUs, nowUs) };
+  const charged = { ...kept, taken: [...counting, { block: sliding.newest, units: cost }], last: sliding.newest };
+  const resetUs = last === undefined ? 0n : returnsUs(last.block);
+  // What was refunded may still count as time.
+  const lateUs = allowed && cost > 0n ? resetUs : used === 0n ? 0n : returnsUs(sliding.last);
+  return {
+    allowed,
+    remaining: largest(limit.quota - used - (allowed ? cost : 0n), 0n),
+    retryUs,
+    resetsUs: [resetUs, lateUs],
+    delayUs: 0n,
+    charged,
+    // What is refused leaves the counter as it was.
+    kept: sliding.taken.length === 0 ? undefined : { ...kept, taken: sliding.taken },
+    refunded: { ...charged, taken: counting },
+  };
+}
+
+// Slots.
+
+function lookAtSlots(slots: Slots | undefined, limit: Limit, cost: bigint, request: number): Look {
+  const held = slots?.held ?? [];
+  const used = held.reduce((sum, { units }) => sum + units, 0n);
+  const allowed = used + cost <= limit.quota;
+  return {
+    allowed,
+    remaining: largest(limit.quota - used - (allowed ? cost : 0n), 0n),
+    retryUs: cost > limit.quota ? "never" : "unknown",
+    resetsUs: [],
+    delayUs: 0n,
+    charged: { kind: "slots", held: [...held, { request, units: cost }] },
+    kept: slots,
+    refunded: slots,
+  };
+}
+
+/** The counter without the slots of a request that has ended. */
+export function released(slots: Slots, request: number): Slots {
+  return { ...slots, held: slots.held.filter((one) => one.request !== request) };
+}
+
+/** What the counter may be after an operator has refunded units: the newest first, and no more than were taken. */
+export function toppedUp(
+  counter: Counter | undefined,
+  limit: Limit,
+  units: bigint,
+  moment: Moment,
+): readonly (Counter | undefined)[] {
+  return look(counter, limit, 0n, moment).map(({ kept }) => {
+    // A counter that begins, or begins anew, has no units to give back.
+    const isNew = counter === undefined || kept === undefined || (kept.kind === "bucket" && kept.begins === true);
+    return isNew ? undefined : withMore(kept, limit, units, moment);
+  });
+}
+
+function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Moment): Counter {
+  switch (counter.kind) {
+    case "bucket": {
+      const clock = whole(clockAt(counter, nowUs));
+      if (isLess(counter.full, clock)) return counter;
+      return { ...counter, full: larger(minus(counter.full, timeOf(limit, units)), clock) };
+    }
+    case "fixed-window":
+      return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };
+    case "sliding-window": {
+      let left = units;
+      const taken = [];
+      for (const one of [...counter.taken].reverse()) {
+        const counts = counter.newest - one.block <= mostAge(limit);
+        const back = counts ? least(left, one.units) : 0n;
+        left -= back;
+        if (back < one.units) taken.unshift({ ...one, units: one.units - back });
+      }
+      return { ...counter, taken };
+    }
+    case "slots":
+      return counter;
+  }
+}

@@ -1,0 +1,416 @@
+// Judges what a world answered, event by event. The documents mostly allow one answer; where they allow several, the reference goes on
+// with every state that the answer fits, and it finds a difference when none is left.
+
+import type { Answer, Ask, AskAnswer, CounterAnswer, CounterRow, PolicyDocument, World, WorldEvent } from "../world.ts";
+import { type Applied, applicability, everyLimitOfKey, type LimitOfKey, limitsOfKey } from "./applicability.ts";
+import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
+import { type Limit, policyItem } from "./limits.ts";
+import { largest } from "./rational.ts";
+
+/** Counters by name. What was never used is not there. */
+type Store = ReadonlyMap<string, Counter>;
+
+/** What is shown of a limit. */
+interface Shown {
+  readonly policyHeader: string;
+  readonly limit: Limit;
+  readonly remaining: bigint;
+  readonly resetsUs: readonly bigint[];
+}
+
+/** One thing that the documents allow a request to hear. */
+interface Verdict {
+  readonly status: number;
+  /** The headers show one of these; none: there are no such headers. */
+  readonly shown: readonly Shown[];
+  /** undefined: there is no such header. */
+  readonly retryAfter: bigint | undefined;
+  readonly violated: readonly string[];
+  readonly delayUs: bigint;
+  readonly marks: readonly string[];
+  readonly store: Store;
+}
+
+export interface Difference {
+  /** Which event of the world. */
+  readonly index: number;
+  /** What was expected, and what came. */
+  readonly words: string;
+}
+
+/** More states than these are not followed: the world ends there. */
+const mostStates = 64;
+
+export interface Judged {
+  readonly difference: Difference | undefined;
+  readonly decisions: number;
+  readonly refusals: number;
+  /** Whether so much was left open that the rest was not judged. */
+  readonly gaveUp: boolean;
+}
+
+export function judge(world: World, answers: readonly Answer[]): Judged {
+  const reference = new Reference(world);
+  let refusals = 0;
+  let decisions = 0;
+  for (const [index, event] of world.events.entries()) {
+    const answer = answers[index];
+    if (answer === undefined) break;
+    const words = reference.judge(event, answer, index);
+    if (event.do === "ask") {
+      decisions += 1;
+      if ((answer as AskAnswer).status !== 200) refusals += 1;
+    }
+    if (words !== undefined) return { difference: { index, words }, decisions, refusals, gaveUp: false };
+    if (reference.states > mostStates) return { difference: undefined, decisions, refusals, gaveUp: true };
+  }
+  return { difference: undefined, decisions, refusals, gaveUp: false };
+}
+
+class Reference {
+  readonly #policies = new Map<string, PolicyDocument>();
+  /** States of all counters that fit what was heard, by gateway; gateways share those of policies of scope `cluster`. */
+  #stores: readonly Store[] = [new Map()];
+  #nowUs: bigint;
+  #elapsedUs = 0n;
+  /** Requests with slots that have not ended, and when they end. */
+  #open: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
+
+  constructor({ startMs, policies }: World) {
+    this.#nowUs = BigInt(startMs) * 1_000n;
+    for (const policy of policies) this.#policies.set(policy.name, policy);
+  }
+
+  get states(): number {
+    return this.#stores.length;
+  }
+
+  /** @returns in words how the answer differs from all that the documents allow; undefined: it does not */
+  judge(event: WorldEvent, answer: Answer, request: number): string | undefined {
+    const afterUs = BigInt(event.afterMs) * 1_000n;
+    this.#nowUs += afterUs;
+    this.#elapsedUs += afterUs;
+    this.#release();
+    switch (event.do) {
+      case "step":
+        if (event.byMs < 0) this.#stores = this.#stores.map((store) => seenBy(store, this.#nowUs));
+        this.#nowUs += BigInt(event.byMs) * 1_000n;
+        return undefined;
+      case "put":
+        this.#policies.set(event.policy.name, event.policy);
+        return undefined;
+      case "delete":
+        this.#policies.delete(event.policy);
+        return undefined;
+      case "ask":
+        return this.#judgeAsk(event, answer as AskAnswer, request);
+      case "reset":
+      case "top-up":
+      case "read":
+        return this.#judgeCounter(event, answer as CounterAnswer);
+    }
+  }
+
+  #moment(request: number): Moment {
+    return { nowUs: this.#nowUs, request };
+  }
+
+  #release(): void {
+    const ended = this.#open.filter(({ endsUs }) => endsUs <= this.#elapsedUs);
+    if (ended.length === 0) return;
+    this.#open = this.#open.filter(({ endsUs }) => endsUs > this.#elapsedUs);
+    this.#stores = this.#stores.map((store) => {
+      const next = new Map(store);
+      for (const [name, counter] of store) {
+        if (counter.kind !== "slots") continue;
+        let left = counter;
+        for (const { request } of ended) left = released(left, request);
+        next.set(name, left);
+      }
+      return next;
+    });
+  }
+
+  #judgeAsk(ask: Ask, answer: AskAnswer, request: number): string | undefined {
+    const verdicts = this.#stores.flatMap((store) => this.#verdicts(ask, store, request));
+    const fitting = verdicts.filter((verdict) => mismatches(verdict, answer).length === 0);
+    if (fitting.length === 0) return wordsOf(verdicts, answer);
+    this.#stores = distinct(fitting.map(({ store }) => store));
+    // A request that is refused gives back the slots that policies in shadow mode have counted.
+    const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
+    this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
+    return undefined;
+  }
+
+  #verdicts(ask: Ask, store: Store, request: number): Verdict[] {
+    const policies = [...this.#policies.values()]
+      .filter(({ match }) => match.paths.includes(ask.path))
+      .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
+    const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [] };
+    return this.#follow(policies, ask, request, begin);
+  }
+
+  /** Asks the first of these policies, and then the others. */
+  #follow(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Verdict[] {
+    const [policy, ...others] = policies;
+    if (policy === undefined) return [passed(course)];
+    const applied = applicability(policy, ask);
+    if ("passes" in applied) return this.#follow(others, ask, request, course);
+    if ("statuses" in applied) {
+      return applied.statuses.map((status) => ({ ...refusal(course, []), status, retryAfter: undefined, shown: [] }));
+    }
+    return this.#decisions(policy, applied, ask, course, request).flatMap((decision) => {
+      const next = { ...course, ...decision.course };
+      return decision.verdict === undefined ? this.#follow(others, ask, request, next) : [decision.verdict];
+    });
+  }
+
+  /** All that the limits of one policy may decide. */
+  #decisions(policy: PolicyDocument, applied: Applied, ask: Ask, course: Course, request: number): Decision[] {
+    const { limits, cost, mode } = applied;
+    const place = policy.scope === "cluster" ? "" : `${ask.gateway} `;
+    const names = limits.map(({ counter }) => place + counter);
+    const looks = limits.map(({ limit }, i) =>
+      look(course.kept.get(names[i] as string), limit, cost, this.#moment(request)),
+    );
+    return combinations(looks).flatMap((own): Decision[] => {
+      const allowed = own.every((one) => one.allowed);
+      const kept = withCounters(course.kept, names, own, allowed ? "refunded" : "kept");
+      const charged = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
+      if (mode === "shadow") {
+        // What a shadow policy has counted stays counted, whatever the others decide.
+        return [
+          {
+            course: { kept: withCounters(course.kept, names, own, allowed ? "charged" : "kept"), charged },
+            verdict: undefined,
+          },
+        ];
+      }
+      const policyHeader = limits.map(({ limit }) => policyItem(limit)).join(", ");
+      const shown = own.map(({ remaining, resetsUs }, i) => ({
+        policyHeader,
+        limit: limits[i]?.limit as Limit,
+        remaining,
+        resetsUs,
+      }));
+      const delayUs = largest(course.delayUs, ...own.map((one) => one.delayUs));
+      if (allowed) {
+        return [{ course: { kept, charged, shown: [...course.shown, ...shown], delayUs }, verdict: undefined }];
+      }
+      const refusing = shown.filter((_, i) => own[i]?.allowed === false);
+      if (policy.onLimit?.action === "tag") {
+        const marks = [...course.marks, policy.onLimit.header ?? ""];
+        // Nothing says which of several limits that refuse is the nearest to refusing.
+        return refusing.map((one) => ({
+          course: { kept, charged, shown: [...course.shown, one], marks },
+          verdict: undefined,
+        }));
+      }
+      const refused = { ...course, kept };
+      const retries = own.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
+      const verdict = {
+        ...refusal(refused, refusing),
+        status: policy.onLimit?.status ?? 429,
+        retryAfter: retryAfterOf(retries),
+        violated: refusing.map(({ limit }) => limit.name),
+      };
+      return [{ course: {}, verdict }];
+    });
+  }
+
+  #judgeCounter(event: Extract<WorldEvent, { do: "read" | "reset" | "top-up" }>, answer: CounterAnswer) {
+    const policy = this.#policies.get(event.policy);
+    if (policy === undefined) return undefined;
+    if (event.do !== "reset" && !Array.isArray(answer.limits)) return "expected limits; got no answer";
+    const place = policy.scope === "cluster" ? "" : `${event.gateway} `;
+    const limits = limitsOfKey(policy, event.key);
+    const expected: string[] = [];
+    const changed = this.#stores.flatMap((store): Store[] => {
+      if (event.do === "reset") {
+        const names = new Set(everyLimitOfKey(policy, event.key).map(({ counter }) => place + counter));
+        return [new Map([...store].filter(([name]) => !names.has(name)))];
+      }
+      if (event.do !== "top-up") return [store];
+      return limits.reduce<Store[]>(
+        (stores, { limit, counter }) =>
+          stores.flatMap((one) =>
+            toppedUp(one.get(place + counter), limit, BigInt(event.units), this.#moment(0)).map((next) =>
+              withCounter(one, place + counter, next),
+            ),
+          ),
+        [store],
+      );
+    });
+    const fitting = changed.flatMap((store) => {
+      const looks = limits.map(({ limit, counter }) => look(store.get(place + counter), limit, 0n, this.#moment(0)));
+      // The gateway reads a counter that it has reset when its workers have agreed, some ms later.
+      if (event.do === "reset") return [store];
+      const fits = combinations(looks).some((own) => {
+        const rows = own.map(({ remaining, resetsUs }, i) => {
+          const { name, capacity } = (limits[i] as LimitOfKey).limit;
+          return { name, limit: Number(capacity), remaining: Number(remaining), resetsUs };
+        });
+        expected.push(rows.map((row) => rowWords(row)).join(", "));
+        return rows.every((row, i) => {
+          const heard = answer.limits[i];
+          return (
+            heard?.name === row.name &&
+            heard.limit === row.limit &&
+            heard.remaining === row.remaining &&
+            (row.resetsUs.length === 0 || row.resetsUs.includes(BigInt(heard.resetAfterUs)))
+          );
+        });
+      });
+      return fits ? [store] : [];
+    });
+    if (fitting.length === 0) {
+      const got = answer.limits.map((row) => rowWords({ ...row, resetsUs: [BigInt(row.resetAfterUs)] })).join(", ");
+      return `expected ${[...new Set(expected)].join(" or ")}; got ${got}`;
+    }
+    this.#stores = distinct(fitting);
+    return undefined;
+  }
+}
+
+/** What has happened to a request so far. */
+interface Course {
+  /** The counters if the request passes, and if a later policy refuses it. */
+  readonly charged: Store;
+  readonly kept: Store;
+  readonly shown: readonly Shown[];
+  readonly delayUs: bigint;
+  readonly marks: readonly string[];
+}
+
+interface Decision {
+  readonly course: Partial<Course>;
+  /** undefined: the request goes on to the next policy. */
+  readonly verdict: Verdict | undefined;
+}
+
+function passed({ charged, shown, delayUs, marks }: Course): Verdict {
+  const fewest = shown.reduce<bigint | undefined>(
+    (least, { remaining }) => (least === undefined || remaining < least ? remaining : least),
+    undefined,
+  );
+  return {
+    status: 200,
+    shown: shown.filter(({ remaining }) => remaining === fewest),
+    retryAfter: undefined,
+    violated: [],
+    delayUs,
+    marks,
+    store: charged,
+  };
+}
+
+function refusal({ kept }: Course, refusing: readonly Shown[]): Verdict {
+  return { status: 429, shown: refusing, retryAfter: undefined, violated: [], delayUs: 0n, marks: [], store: kept };
+}
+
+function retryAfterOf(retries: readonly Look["retryUs"][]): bigint | undefined {
+  if (retries.includes("never")) return undefined;
+  const longest = retries.reduce<bigint>((most, us) => (typeof us === "bigint" && us > most ? us : most), 0n);
+  return longest === 0n ? 1n : seconds(longest);
+}
+
+function seconds(us: bigint): bigint {
+  return (us + 999_999n) / 1_000_000n;
+}
+
+function withCounters(
+  store: Store,
+  names: readonly string[],
+  looks: readonly Look[],
+  as: "charged" | "kept" | "refunded",
+): Store {
+  return looks.reduce((next, one, i) => withCounter(next, names[i] as string, one[as]), store);
+}
+
+function withCounter(store: Store, name: string, counter: Counter | undefined): Store {
+  const next = new Map(store);
+  if (counter === undefined) next.delete(name);
+  else next.set(name, counter);
+  return next;
+}
+
+/** The counters when the clock steps back from this time. */
+function seenBy(store: Store, nowUs: bigint): Store {
+  return new Map([...store].map(([name, one]) => [name, { ...one, seenUs: largest(nowUs, one.seenUs ?? 0n) }]));
+}
+
+function combinations<Item>(lists: readonly (readonly Item[])[]): Item[][] {
+  return lists.reduce<Item[][]>((all, list) => all.flatMap((one) => list.map((item) => [...one, item])), [[]]);
+}
+
+function distinct(stores: readonly Store[]): Store[] {
+  if (stores.length < 2) return [...stores];
+  const byText = new Map<string, Store>();
+  for (const store of stores) {
+    const entries = [...store].sort(([a], [b]) => (a < b ? -1 : 1));
+    byText.set(
+      JSON.stringify(entries, (_, value) => (typeof value === "bigint" ? `${value}` : value)),
+      store,
+    );
+  }
+  return [...byText.values()];
+}
+
+/** nginx' timers count in whole ms, and one that is due waits for the loop. */
+const latestUs = 2_000n;
+
+/** What of the answer differs from this verdict. */
+function mismatches(verdict: Verdict, answer: AskAnswer): string[] {
+  const found: string[] = [];
+  const { headers } = answer;
+  if (answer.status !== verdict.status) found.push(`status ${verdict.status}`);
+  if (headers["retry-after"] !== verdict.retryAfter?.toString()) found.push(`Retry-After ${verdict.retryAfter}`);
+  const waited = BigInt(Math.round(answer.waitedUs));
+  if (waited < verdict.delayUs || waited > verdict.delayUs + latestUs) found.push(`waits ${verdict.delayUs} µs`);
+  // The service hears nothing of a request that is refused.
+  if (answer.status === 200 && [...verdict.marks].sort().join("\n") !== answer.marks.split("\n").sort().join("\n"))
+    found.push(`marks ${verdict.marks}`);
+  if (verdict.violated.length > 0 && !verdict.violated.every((name) => answer.body.includes(`"${name}"`))) {
+    found.push(`violated ${verdict.violated}`);
+  }
+  if (
+    verdict.shown.length === 0 ? headers["ratelimit"] !== undefined : !verdict.shown.some((one) => shows(one, headers))
+  ) {
+    found.push(`shows ${verdict.shown.map(shownWords).join(" or ") || "nothing"}`);
+  }
+  return found;
+}
+
+function shows({ policyHeader, limit, remaining, resetsUs }: Shown, headers: AskAnswer["headers"]): boolean {
+  const [, name, r, t] = /^"(.*)";r=(\d+);t=(\d+)$/.exec(headers["ratelimit"] ?? "") ?? [];
+  return (
+    headers["ratelimit-policy"] === policyHeader &&
+    name === limit.name &&
+    r === `${remaining}` &&
+    headers["x-ratelimit-limit"] === `${limit.capacity}` &&
+    headers["x-ratelimit-remaining"] === r &&
+    headers["x-ratelimit-reset"] === t &&
+    (resetsUs.length === 0 || resetsUs.some((us) => t === `${seconds(us)}`))
+  );
+}
+
+function shownWords({ policyHeader, limit, remaining, resetsUs }: Shown): string {
+  return `${limit.name} r=${remaining} t=${resetsUs.map(seconds).join("|")} of ${policyHeader}`;
+}
+
+function wordsOf(verdicts: readonly Verdict[], answer: AskAnswer): string {
+  const fewest = Math.min(...verdicts.map((verdict) => mismatches(verdict, answer).length));
+  const nearest = verdicts.filter((verdict) => mismatches(verdict, answer).length === fewest);
+  const expected = [...new Set(nearest.map((verdict) => mismatches(verdict, answer).join(", ")))].join(" or ");
+  const { status, headers, waitedUs, marks } = answer;
+  const shown = ["ratelimit", "ratelimit-policy", "x-ratelimit-limit", "retry-after"].map(
+    (name) => headers[name] ?? "-",
+  );
+  return `expected ${expected}; got ${status}, ${shown.join(", ")}, waited ${waitedUs} µs, marks ${marks}, ${answer.body}`;
+}
+
+type Row = Omit<CounterRow, "resetAfterUs"> & { readonly resetsUs: readonly bigint[] };
+
+function rowWords({ name, limit, remaining, resetsUs }: Row): string {
+  return `${name} ${remaining} of ${limit}, all after ${resetsUs.join("|")} µs`;
+}

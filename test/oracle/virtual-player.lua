@@ -1,0 +1,234 @@
+-- Plays worlds (world.ts) in virtual nginxes: each line of standard input is a world in JSON, and is answered by a line with what became
+-- of its events. Run in the project's directory, or in a copy of it that has gateway/dist.
+
+package.path = "./?.lua;" .. package.path
+
+local cjson = require("cjson")
+local nginx = require("test.gateway.virtual.nginx")
+local support = require("test.gateway.virtual.support")
+
+-- An hour of a virtual nginx is many timers: of a pause in which nobody waits, only the first and the last ms are played, and all clocks
+-- step ahead between them.
+local playedOfPauseMs = 15
+-- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
+local untilAppliedMs = { put = 25, delete = 25, reset = 200 }
+
+local function beginWorlds(world)
+  local all = {}
+  for i = 1, world.gateways do
+    local one = nginx.world({
+      seed = i,
+      workers = world.workers,
+      begins = false,
+      beside = all[1],
+      redis = { upUs = 0, downUs = 0, connectUs = 0 },
+      environment = { SLUICE_GATEWAY_ID = "g" .. i },
+    })
+    one.wallUs = world.startMs * 1000
+    all[i] = one
+  end
+  all[1].redis.clockUs = world.startMs * 1000 - 1700000000000000
+  for _, one in ipairs(all) do
+    one.setGateways(#all)
+    one.publish(world.policies, world.zones)
+    for _, worker in ipairs(one.workers) do
+      worker.begin()
+    end
+  end
+  all[1].run(20)
+  support.knowScripts(all[1].redis)
+  -- What has passed meanwhile has not passed for the world.
+  for _, one in ipairs(all) do
+    one.wallUs = world.startMs * 1000 - one.clock.nowUs
+  end
+  all[1].redis.clockUs = all[1].redis.clockUs - all[1].clock.nowUs
+  return all
+end
+
+local function stepClocks(all, us)
+  for _, one in ipairs(all) do
+    one.wallUs = one.wallUs + us
+  end
+  all[1].redis.clockUs = all[1].redis.clockUs + us
+end
+
+local function anyoneOpen(all)
+  for _, one in ipairs(all) do
+    if one.requestsOpen() > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+local function pass(all, ms, playedMs)
+  if playedMs > 0 then
+    local first = math.min(ms, playedMs)
+    all[1].run(first)
+    ms = ms - first
+  end
+  while ms > playedOfPauseMs * 3 and anyoneOpen(all) do
+    all[1].run(playedOfPauseMs)
+    ms = ms - playedOfPauseMs
+  end
+  if ms > playedOfPauseMs * 3 then
+    local skipped = ms - playedOfPauseMs * 2
+    all[1].run(playedOfPauseMs)
+    stepClocks(all, skipped * 1000)
+    ms = playedOfPauseMs
+  end
+  all[1].run(ms)
+end
+
+local function publish(all, policies, zones)
+  local list = {}
+  for _, policy in ipairs(policies) do
+    list[#list + 1] = policy
+  end
+  for _, one in ipairs(all) do
+    one.publish(list, zones)
+  end
+end
+
+local function put(policies, policy)
+  for i, other in ipairs(policies) do
+    if other.name == policy.name then
+      policies[i] = policy
+      return
+    end
+  end
+  policies[#policies + 1] = policy
+end
+
+local function delete(policies, name)
+  for i, other in ipairs(policies) do
+    if other.name == name then
+      table.remove(policies, i)
+      return
+    end
+  end
+end
+
+local function ask(all, event)
+  local variables = { remote_addr = event.address }
+  for name, value in pairs(event.headers) do
+    variables["http_" .. name:gsub("-", "_")] = value
+  end
+  return all[event.gateway].workers[event.worker].request({
+    uri = event.path,
+    variables = variables,
+    serviceUs = event.serviceMs * 1000,
+  })
+end
+
+local orders = { read = "read", reset = "forget", ["top-up"] = "top-up" }
+
+local function order(one, event)
+  local answer
+  local worker = one.workers[1]
+  worker.call(function()
+    answer = worker.module("gateway.src.push.counter-orders").obey({
+      type = "counter",
+      id = 1,
+      ["do"] = orders[event["do"]],
+      app = "shop",
+      policy = event.policy,
+      key = event.key,
+      units = event.units,
+    })
+  end)
+  return function()
+    local limits = {}
+    for i, row in ipairs(answer and answer.limits or {}) do
+      limits[i] = { name = row.name, limit = row.capacity, remaining = row.remaining, resetAfterUs = row.resetAfterUs }
+    end
+    return { limits = limits }
+  end
+end
+
+local function answerOf(request)
+  local headers = {}
+  for name, value in pairs(request.headers) do
+    headers[name:lower()] = tostring(value)
+  end
+  local marks = {}
+  for name, value in pairs(request.sent) do
+    marks[#marks + 1] = name .. ": " .. value
+  end
+  return {
+    status = request.status or 0,
+    headers = headers,
+    marks = table.concat(marks, "\n"),
+    body = request.body or "",
+    waitedUs = (request.decidedUs or -1) - request.beganUs,
+  }
+end
+
+local function play(world)
+  local all = beginWorlds(world)
+  local policies = {}
+  for i, policy in ipairs(world.policies) do
+    policies[i] = policy
+  end
+  local waiting = {}
+  local untilMs = 0
+  for i, event in ipairs(world.events) do
+    pass(all, event.afterMs, untilMs)
+    local what = event["do"]
+    untilMs = untilAppliedMs[what] or 0
+    if what == "ask" then
+      local request = ask(all, event)
+      waiting[i] = function()
+        return answerOf(request)
+      end
+      -- What takes no time happens in this moment.
+      all[1].run(0)
+    elseif what == "step" then
+      stepClocks(all, event.byMs * 1000)
+    elseif what == "put" or what == "delete" then
+      if what == "put" then
+        put(policies, event.policy)
+      else
+        delete(policies, event.policy)
+      end
+      publish(all, policies, world.zones)
+    else
+      waiting[i] = order(all[event.gateway], event)
+      all[1].run(0)
+    end
+  end
+  for _ = 1, 100000 do
+    if not anyoneOpen(all) then
+      break
+    end
+    all[1].run(playedOfPauseMs)
+  end
+  all[1].run(untilMs)
+  local answers = {}
+  for i in ipairs(world.events) do
+    answers[i] = waiting[i] and waiting[i]() or {}
+  end
+  local fault
+  for _, one in ipairs(all) do
+    fault = fault or one.errors[1]
+    if one.spins[1] then
+      fault = fault or "a worker waits without letting others run"
+    end
+    for place in pairs(support.defects(one)) do
+      fault = fault or "a defect in " .. place
+    end
+  end
+  if all[1].redis.defect then
+    fault = fault or tostring(all[1].redis.defect)
+  end
+  return { answers = answers, fault = fault }
+end
+
+for line in io.lines() do
+  local ok, played = pcall(play, cjson.decode(line))
+  if not ok then
+    played = { answers = {}, fault = tostring(played) }
+  end
+  io.write(cjson.encode(played), "\n")
+  io.flush()
+end

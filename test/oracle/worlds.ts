@@ -1,0 +1,445 @@
+// Random worlds from a seed. Numbers are small, and pauses are often those at which something changes: a unit refills, a window ends.
+
+import fc, { type GeneratorValue } from "fast-check";
+import type {
+  AlgorithmName,
+  Ask,
+  LimitDocument,
+  Mode,
+  OverrideDocument,
+  PolicyDocument,
+  World,
+  WorldEvent,
+} from "./world.ts";
+
+/** What worlds leave out until the gateway does as the documents say. Each line goes when its difference is mended. */
+export const leavesOut = {
+  /** Other plans, overrides and edits of buckets: issue 41, rows 2, 6, 7 and 8. */
+  editedBuckets: true,
+  /** Reads of buckets that warm: row 1. */
+  readsOfWarming: true,
+  /** Policies of both scopes that a request meets together: row 4. */
+  bothScopes: true,
+  /** Costs that differ, in scope cluster: row 3. */
+  costsInCluster: true,
+};
+
+export interface Kinds {
+  /** Scopes of policies. */
+  readonly scopes: readonly ("node" | "cluster")[];
+  readonly algorithms: readonly AlgorithmName[];
+}
+
+export const everyAlgorithm: readonly AlgorithmName[] = [
+  "token-bucket",
+  "fixed-window",
+  "sliding-window",
+  "sliding-log",
+  "leaky-bucket",
+  "concurrency",
+];
+
+/** Returns the world of a seed: the same one each time. */
+export function worldOf(seed: number, kinds: Kinds): World {
+  const [world] = fc.sample(
+    fc.gen().map((g) => legal(new Maker(g, kinds).world())),
+    { seed, numRuns: 1 },
+  );
+  return world as World;
+}
+
+const keys = ["a", "b"];
+const addresses = ["192.0.2.1", "198.51.100.7"];
+const paths = ["/one", "/two"];
+const windows = ["100ms", "1s", "3s", "10s", "1m", "7m", "1h", "1d", "30d"];
+const calendars = ["hour", "day", "week", "month", "year"];
+export const zones = [
+  "UTC",
+  "Europe/Berlin",
+  "America/New_York",
+  "Asia/Kathmandu",
+  "Australia/Lord_Howe",
+  "America/Sao_Paulo",
+  "Africa/Casablanca",
+  "Pacific/Apia",
+];
+const longestFillMs = 100 * 366 * 86_400_000;
+const unitsMs: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  hour: 3_600_000,
+  day: 86_400_000,
+  week: 7 * 86_400_000,
+  month: 30 * 86_400_000,
+  year: 365 * 86_400_000,
+};
+
+function msOf(window: string): number {
+  const [, count = "", unit = ""] = /^(\d*)([a-z]+)$/.exec(window) ?? [];
+  return Number(count === "" ? 1 : count) * (unitsMs[unit] as number);
+}
+
+/** fast-check prefers the smallest and the largest numbers, of which most worlds would consist. */
+function unbiased(min: number, max: number): fc.Arbitrary<number> {
+  return fc.noBias(fc.integer({ min, max }));
+}
+
+class Maker {
+  readonly #g: GeneratorValue;
+  readonly #kinds: Kinds;
+  /** Whether there are slots, so that requests last. */
+  readonly #waits: boolean;
+  readonly #algorithms: readonly AlgorithmName[];
+
+  constructor(g: GeneratorValue, kinds: Kinds) {
+    this.#g = g;
+    this.#kinds = kinds;
+    const others = kinds.algorithms.filter((algorithm) => algorithm !== "concurrency");
+    this.#waits = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
+    this.#algorithms = this.#waits ? kinds.algorithms : others;
+  }
+
+  #number(min: number, max: number): number {
+    return this.#g(unbiased, min, max);
+  }
+
+  #chance(percent: number): boolean {
+    return this.#number(1, 100) <= percent;
+  }
+
+  #one<Item>(items: readonly Item[]): Item {
+    return items[this.#number(0, items.length - 1)] as Item;
+  }
+
+  world(): World {
+    const isCluster = this.#one(this.#kinds.scopes) === "cluster";
+    const count = this.#chance(60) ? 1 : this.#number(2, 3);
+    const policies = Array.from({ length: count }, (_, i) => this.#policy(`p${i + 1}`, isCluster));
+    const gateways = this.#chance(30) ? 2 : 1;
+    const workers = this.#chance(50) ? 2 : 1;
+    const events: WorldEvent[] = [];
+    const length = this.#chance(50) ? this.#number(5, 60) : this.#number(60, 400);
+    let policiesNow = [...policies];
+    while (events.length < length) {
+      const event = this.#event(policiesNow, gateways, workers);
+      events.push(event);
+      if (event.do === "put") {
+        policiesNow = [...policiesNow.filter(({ name }) => name !== event.policy.name), event.policy];
+      } else if (event.do === "delete") {
+        policiesNow = policiesNow.filter(({ name }) => name !== event.policy);
+      }
+      if (policiesNow.length === 0) break;
+    }
+    return { startMs: this.#start(policies), gateways, workers, policies, events };
+  }
+
+  /** Some moment of these years, often shortly before a window ends. */
+  #start(policies: readonly PolicyDocument[]): number {
+    const some = this.#number(1_600_000_000, 2_000_000_000) * 1_000 + this.#number(0, 999);
+    const windowMs = msOf(this.#one(limitsIn(policies)).window ?? "1m");
+    if (this.#chance(50)) return some;
+    return Math.ceil(some / windowMs) * windowMs - this.#number(0, 3);
+  }
+
+  #policy(name: string, isCluster: boolean): PolicyDocument {
+    const isInCluster = leavesOut.bothScopes ? isCluster : this.#one(this.#kinds.scopes) === "cluster";
+    const count = this.#chance(60) ? 1 : this.#number(2, 3);
+    const limits = Array.from({ length: count }, (_, i) => this.#limit(`l${i + 1}`));
+    const key = this.#one([["header:x-key"], ["header:x-key"], [], ["ip", "header:x-key"], ["const:c"]]);
+    const cost = this.#cost(limits, isInCluster);
+    return {
+      name,
+      match: { paths: this.#one([paths, [paths[0] as string], [paths[1] as string]]) },
+      key,
+      limits,
+      ...(isInCluster ? { scope: "cluster" as const } : {}),
+      ...(cost === undefined ? {} : { cost }),
+      ...(this.#chance(30) ? { priority: this.#number(-1, 1) } : {}),
+      ...(this.#chance(15) ? { mode: this.#one<Mode>(["shadow", "enforce", "shadow", "off"]) } : {}),
+      ...(this.#chance(30) ? { onMissingKey: this.#one(["skip", "deny", "shared"] as const) } : {}),
+      ...(this.#chance(25) ? { onLimit: this.#onLimit(name) } : {}),
+      ...(this.#chance(20) ? { exempt: this.#exempt(key) } : {}),
+      ...(key.length > 0 && this.#chance(25) ? { overrides: this.#overrides(key, limits) } : {}),
+      ...(this.#chance(15) ? this.#plans(limits) : {}),
+    };
+  }
+
+  #onLimit(name: string): NonNullable<PolicyDocument["onLimit"]> {
+    if (this.#chance(50)) return { action: "reject", status: this.#one([503, 403, 400, 599]) };
+    return { action: "tag", header: `x-over-${name}: 1` };
+  }
+
+  #exempt(key: readonly string[]): NonNullable<PolicyDocument["exempt"]> {
+    if (key.length === 0 || this.#chance(50))
+      return { cidrs: [this.#one(["192.0.2.0/24", "198.51.100.7", "10.0.0.0/8"])] };
+    return { keys: [key.map((part) => this.#pattern(part))] };
+  }
+
+  #pattern(part: string): string {
+    return part === "ip" ? this.#one(["*", ...addresses]) : this.#one(["*", "a", "b*", "a", "c"]);
+  }
+
+  #overrides(key: readonly string[], limits: readonly LimitDocument[]): OverrideDocument[] {
+    return Array.from({ length: this.#number(1, 2) }, () => {
+      const kind = this.#number(1, 3);
+      return {
+        key: key.map((part) => this.#pattern(part)),
+        ...(kind <= 2 ? { limits: [this.#edited(this.#one(limits))] } : {}),
+        ...(kind >= 2 ? { mode: this.#one<Mode>(["enforce", "shadow", "off"]) } : {}),
+      };
+    });
+  }
+
+  #plans(limits: readonly LimitDocument[]): Partial<PolicyDocument> {
+    const plans = {
+      free: limits,
+      pro: limits.map((limit) => this.#edited(limit)),
+      max: [...limits.map((limit) => this.#edited(limit)), this.#limit("extra")].slice(this.#number(0, 1)),
+    };
+    return { limits: undefined as never, plans, planBy: "header:x-plan", defaultPlan: this.#one(["free", "pro"]) };
+  }
+
+  /** A limit of the same name and algorithm, with other numbers. */
+  #edited(limit: LimitDocument): LimitDocument {
+    const isBucket = limit.algorithm === "token-bucket" || limit.algorithm === "leaky-bucket";
+    if (isBucket && leavesOut.editedBuckets) return limit;
+    const { burst, initial, ...rest } = limit;
+    const quota = this.#quota();
+    const next = burst === undefined ? {} : { burst: this.#quota() };
+    const capacity = next.burst ?? quota;
+    return { ...rest, quota, ...next, ...(initial === undefined ? {} : { initial: Math.min(initial, capacity) }) };
+  }
+
+  #cost(limits: readonly LimitDocument[], isInCluster: boolean): PolicyDocument["cost"] {
+    const most = Math.min(...limits.map((limit) => Math.min(limit.quota, limit.burst ?? limit.quota)));
+    if (this.#chance(60)) return undefined;
+    if (this.#chance(40) || (isInCluster && leavesOut.costsInCluster)) return this.#number(1, Math.min(most, 3));
+    return {
+      from: "header:x-cost",
+      ...(this.#chance(30) ? { default: this.#number(1, Math.min(most, 2)) } : {}),
+      ...(this.#chance(30) ? { max: this.#number(Math.min(most, 2), most) } : {}),
+    };
+  }
+
+  #quota(): number {
+    const kind = this.#number(1, 20);
+    if (kind === 1) return this.#number(1, 2_147_483_648);
+    if (kind <= 3) return this.#number(1, 1_000);
+    return this.#number(1, 8);
+  }
+
+  #limit(name: string): LimitDocument {
+    const algorithm = this.#one(this.#algorithms);
+    const quota = this.#quota();
+    const window = this.#one(windows);
+    switch (algorithm) {
+      case "token-bucket": {
+        const any = this.#chance(60) ? this.#quota() : undefined;
+        // A bucket may not take longer than the clock can say.
+        const burst = Math.min(any ?? quota, Math.floor((quota * longestFillMs) / msOf(window)));
+        const shaped = this.#chance(30) && msOf(window) <= 3_600_000;
+        return {
+          name,
+          algorithm,
+          quota,
+          window,
+          ...(any === undefined ? {} : { burst: shaped ? Math.min(burst, 1_000) : burst }),
+          ...(shaped && this.#chance(70) ? { initial: this.#number(0, Math.min(burst, 5)) } : {}),
+          ...(shaped && this.#chance(60) ? { warmUp: this.#one(["1s", "10s", "7m", "1h", "1d"]) } : {}),
+        };
+      }
+      case "leaky-bucket":
+        return {
+          name,
+          algorithm,
+          quota,
+          window: this.#one(windows.slice(0, 5)),
+          burst: this.#quota(),
+          ...(this.#chance(50) ? { maxDelay: this.#one(["1ms", "100ms", "1s", "5s"]) } : { maxDelay: "10s" }),
+        };
+      case "fixed-window":
+        if (!this.#chance(40)) return { name, algorithm, quota, window };
+        return { name, algorithm, quota, ...this.#calendar() };
+      case "sliding-window": {
+        const precision = this.#chance(40) ? precisionOf(window, this.#one([1, 2, 5, 20, 100])) : undefined;
+        return { name, algorithm, quota, window, ...(precision === undefined ? {} : { precision }) };
+      }
+      case "sliding-log":
+        return { name, algorithm, quota, window };
+      case "concurrency":
+        return { name, algorithm, quota: this.#number(1, 5), ttl: "60s" };
+    }
+  }
+
+  #calendar(): Partial<LimitDocument> {
+    const window = this.#one(calendars);
+    const anchor = {
+      week: this.#number(1, 7),
+      month: this.#number(1, 31),
+      year: this.#one(["02-29", "04-01", "12-31"]),
+    }[window];
+    return {
+      window,
+      timezone: this.#one(zones),
+      ...(anchor === undefined || this.#chance(40) ? {} : { anchor }),
+    };
+  }
+
+  #event(policies: readonly PolicyDocument[], gateways: number, workers: number): WorldEvent {
+    const waits = this.#waits;
+    const afterMs = this.#pause(policies);
+    const gateway = this.#number(1, gateways);
+    const kind = this.#number(1, 100);
+    const { name, key, scope } = this.#one(policies);
+    const values = key.map((part) =>
+      part === "ip" ? this.#one(addresses) : part === "const:c" ? "c" : this.#one(keys),
+    );
+    const isOnNode = scope !== "cluster";
+    if (kind <= 3) return { afterMs, do: "put", policy: this.#editedPolicy(this.#one(policies)) };
+    if (kind <= 4) return { afterMs, do: "delete", policy: name };
+    const isWarming = limitsIn(policies).some(({ warmUp }) => warmUp !== undefined);
+    const mayRead = isOnNode && !(leavesOut.readsOfWarming && isWarming);
+    if (kind <= 12 && mayRead) return { afterMs, do: "read", policy: name, key: values, gateway };
+    if (kind <= 14 && isOnNode && !waits) return { afterMs, do: "reset", policy: name, key: values, gateway };
+    if (kind <= 16 && mayRead && !waits) {
+      return { afterMs, do: "top-up", policy: name, key: values, gateway, units: this.#number(1, 5) };
+    }
+    if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
+    return this.#ask(policies, afterMs, gateway, this.#number(1, workers));
+  }
+
+  #step(policies: readonly PolicyDocument[]): number {
+    const windowMs = msOf(this.#one(limitsIn(policies)).window ?? "1m");
+    const ms = this.#one([1, 10, 49, 50, 51, 999, 1_000, 1_001, 5_000, windowMs, windowMs * 2, 86_400_000]);
+    return this.#chance(70) ? -ms : ms;
+  }
+
+  #ask(
+    policies: readonly PolicyDocument[],
+    afterMs: number,
+    gateway: number,
+    worker: number,
+  ): Ask & { afterMs: number } {
+    const headers: Record<string, string> = {};
+    if (!this.#chance(5)) headers["x-key"] = this.#chance(75) ? "a" : this.#one([...keys, "bb", ""]);
+    if (this.#chance(50)) headers["x-cost"] = this.#one(["1", "1", "2", "2", "3", "5", "0", "x", "01", "99"]);
+    if (this.#chance(40)) headers["x-plan"] = this.#one(["free", "pro", "max", "none"]);
+    const address = this.#chance(80) ? (addresses[0] as string) : this.#one(addresses);
+    const serviceMs = this.#waits ? this.#one([5, 15, 105, 995, 3_005]) : 0;
+    const path = this.#one(policies.flatMap(({ match }) => match.paths));
+    return { afterMs, do: "ask", path, headers, address, gateway, worker, serviceMs };
+  }
+
+  #editedPolicy(policy: PolicyDocument): PolicyDocument {
+    if (policy.limits === undefined) return policy;
+    const kind = this.#number(1, 4);
+    if (kind === 1) return { ...policy, mode: this.#one<Mode>(["enforce", "shadow", "off"]) };
+    if (kind === 2)
+      return {
+        ...policy,
+        limits: policy.limits.map(({ name }) =>
+          this.#limit(leavesOut.editedBuckets ? `n${this.#number(1, 999)}-${name.slice(-2)}` : name),
+        ),
+        overrides: [],
+        cost: 1,
+      };
+    const limits = policy.limits.map((limit) => (this.#chance(60) ? this.#edited(limit) : limit));
+    return { ...policy, limits, cost: 1 };
+  }
+
+  #pause(policies: readonly PolicyDocument[]): number {
+    const { quota, window = "1m", precision } = this.#one(limitsIn(policies));
+    const windowMs = msOf(window);
+    const unitMs = Math.ceil(windowMs / quota);
+    const blockMs = precision === undefined ? windowMs / 10 : msOf(precision);
+    const kind = this.#number(1, 25);
+    let ms = 0;
+    if (kind > 20 || kind <= 7) ms = 0;
+    else if (kind <= 9) ms = this.#number(1, 50);
+    else if (kind <= 12) ms = unitMs * this.#number(1, 3) + this.#number(-1, 1);
+    else if (kind <= 15) ms = blockMs * this.#number(1, 12) + this.#number(-1, 1);
+    else if (kind <= 17) ms = windowMs * this.#number(1, 2) + this.#number(-1, 1);
+    else if (kind <= 19) ms = this.#number(0, windowMs);
+    else ms = this.#one([3_600_000, 3_605_000, 86_400_000, 40 * 86_400_000]);
+    ms = Math.max(0, Math.floor(ms));
+    // Slots end at moments at which nobody asks.
+    return this.#waits ? Math.floor(Math.min(ms, 20_000) / 10) * 10 : ms;
+  }
+}
+
+function precisionOf(window: string, blocks: number): string | undefined {
+  const ms = msOf(window) / blocks;
+  return Number.isInteger(ms) ? `${ms}ms` : undefined;
+}
+
+export function limitsIn(policies: readonly PolicyDocument[]): LimitDocument[] {
+  return policies.flatMap(({ limits, plans }) => [...(limits ?? []), ...Object.values(plans ?? {}).flat()]);
+}
+
+/** What every edit needs to reach all workers. */
+const untilAppliedMs = 40;
+/** What the workers of a gateway need to forget a counter together. */
+const untilResetMs = 200;
+
+/** Makes a world one that can be played, also after something was left out of it. */
+export function legal(world: World): World {
+  let leastMs = 0;
+  const events = world.events.map((event) => {
+    const afterMs = Math.max(event.afterMs, leastMs);
+    leastMs = event.do === "reset" ? untilResetMs : event.do === "put" || event.do === "delete" ? untilAppliedMs : 0;
+    return event.do === "put" ? { ...event, afterMs, policy: costsThatFit(event.policy) } : { ...event, afterMs };
+  });
+  return { ...world, events, policies: world.policies.map(costsThatFit) };
+}
+
+function capacityOf(algorithm: AlgorithmName, burst: number, quota: number): number {
+  if (algorithm === "leaky-bucket") return burst + 1;
+  return algorithm === "token-bucket" ? burst : quota;
+}
+
+/** Whether the control plane would take all policies of a world, and its operators name keys that the policies have. */
+export function isLegal({ policies, events }: World): boolean {
+  const parts = new Map(policies.map(({ name, key }) => [name, key.length]));
+  const edited = events.flatMap((event) => (event.do === "put" ? [event.policy] : []));
+  return (
+    [...policies, ...edited].every(isLegalPolicy) &&
+    events.every((event) => !("key" in event) || event.key.length === parts.get(event.policy))
+  );
+}
+
+function isLegalPolicy({ key, limits, plans, planBy, defaultPlan, overrides = [], exempt }: PolicyDocument): boolean {
+  const patterns = [...overrides.map((override) => override.key), ...(exempt?.keys ?? [])];
+  const hasLimits =
+    plans === undefined
+      ? planBy === undefined && defaultPlan === undefined && limits !== undefined && limits.length > 0
+      : limits === undefined && planBy !== undefined && defaultPlan !== undefined;
+  const own = new Set(
+    limitsIn([{ limits, plans } as PolicyDocument]).map(({ name, algorithm }) => `${name} ${algorithm}`),
+  );
+  return (
+    hasLimits &&
+    patterns.every(({ length }) => length === key.length) &&
+    overrides.every(({ limits, mode }) => limits !== undefined || mode !== undefined) &&
+    overrides.every((one) => (one.limits ?? []).every(({ name, algorithm }) => own.has(`${name} ${algorithm}`)))
+  );
+}
+
+/** A cost must fit into every limit. */
+function costsThatFit(policy: PolicyDocument): PolicyDocument {
+  const { cost } = policy;
+  const all = [...limitsIn([policy]), ...(policy.overrides ?? []).flatMap(({ limits = [] }) => limits)];
+  const most = Math.min(...all.map(({ algorithm, quota, burst }) => capacityOf(algorithm, burst ?? quota, quota)));
+  if (typeof cost === "number") return { ...policy, cost: Math.min(cost, most) };
+  if (cost === undefined) return policy;
+  return {
+    ...policy,
+    cost: {
+      ...cost,
+      ...(cost.default === undefined ? {} : { default: Math.min(cost.default, most) }),
+      ...(cost.max === undefined ? {} : { max: Math.min(cost.max, most) }),
+    },
+  };
+}
