@@ -34,7 +34,7 @@ function oneBucket(limit: Omit<LimitDocument, "name" | "algorithm">): World {
 
 it("decides random worlds as the documents say", async () => {
   const seed = Math.floor(Math.random() * 1e9);
-  const kinds = { scopes: ["node"] as const, algorithms: everyAlgorithm };
+  const kinds = { scopes: ["node", "cluster"] as const, algorithms: everyAlgorithm };
   const outcome = await play({ seed, worlds: 80, kinds, mostDifferences: 1 }, player, () => {});
   const [found] = outcome.found;
   expect(found && asTest(await shrunk(player, found))).toBeUndefined();

@@ -10,6 +10,8 @@ local support = require("test.gateway.virtual.support")
 -- An hour of a virtual nginx is many timers: of a pause in which nobody waits, only the first and the last ms are played, and all clocks
 -- step ahead between them.
 local playedOfPauseMs = 15
+-- What a worker needs for a question to Redis and its answer, which take no time on their way.
+local asksRedisMs = 0.01
 -- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
 local untilAppliedMs = { put = 25, delete = 25, reset = 200 }
 
@@ -61,23 +63,22 @@ local function anyoneOpen(all)
   return false
 end
 
-local function pass(all, ms, playedMs)
-  if playedMs > 0 then
-    local first = math.min(ms, playedMs)
-    all[1].run(first)
-    ms = ms - first
+-- Lets time go on until `ms` after the event before, which was due at `dueUs` of the world's clock. Returns when this one is due.
+local function pass(all, dueUs, ms, playedMs)
+  local clock = all[1].clock
+  dueUs = dueUs + ms * 1000
+  clock.runUntil(math.max(clock.nowUs, math.min(dueUs, clock.nowUs + playedMs * 1000)))
+  while dueUs - clock.nowUs > playedOfPauseMs * 3000 and anyoneOpen(all) do
+    clock.runUntil(clock.nowUs + playedOfPauseMs * 1000)
   end
-  while ms > playedOfPauseMs * 3 and anyoneOpen(all) do
-    all[1].run(playedOfPauseMs)
-    ms = ms - playedOfPauseMs
+  if dueUs - clock.nowUs > playedOfPauseMs * 3000 then
+    clock.runUntil(clock.nowUs + playedOfPauseMs * 1000)
+    local skippedUs = dueUs - clock.nowUs - playedOfPauseMs * 1000
+    stepClocks(all, skippedUs)
+    dueUs = dueUs - skippedUs
   end
-  if ms > playedOfPauseMs * 3 then
-    local skipped = ms - playedOfPauseMs * 2
-    all[1].run(playedOfPauseMs)
-    stepClocks(all, skipped * 1000)
-    ms = playedOfPauseMs
-  end
-  all[1].run(ms)
+  clock.runUntil(math.max(clock.nowUs, dueUs))
+  return dueUs
 end
 
 local function publish(all, policies, zones)
@@ -146,7 +147,7 @@ local function order(one, event)
   end
 end
 
-local function answerOf(request)
+local function answerOf(request, lateUs)
   local headers = {}
   for name, value in pairs(request.headers) do
     headers[name:lower()] = tostring(value)
@@ -160,6 +161,7 @@ local function answerOf(request)
     headers = headers,
     marks = table.concat(marks, "\n"),
     body = request.body or "",
+    lateUs = lateUs,
     waitedUs = (request.decidedUs or -1) - request.beganUs,
   }
 end
@@ -172,17 +174,24 @@ local function play(world)
   end
   local waiting = {}
   local untilMs = 0
+  local dueUs = all[1].clock.nowUs
   for i, event in ipairs(world.events) do
-    pass(all, event.afterMs, untilMs)
+    dueUs = pass(all, dueUs, event.afterMs, untilMs)
     local what = event["do"]
     untilMs = untilAppliedMs[what] or 0
     if what == "ask" then
       local request = ask(all, event)
-      waiting[i] = function()
-        return answerOf(request)
-      end
-      -- What takes no time happens in this moment.
+      local calls = #all[1].redis.calls
       all[1].run(0)
+      -- Its turn at Redis comes within a µs or two, and before that of the next request.
+      if not request.decidedUs then
+        all[1].run(asksRedisMs)
+      end
+      local call = all[1].redis.calls[calls + 1]
+      local lateUs = (call and call.atUs or request.beganUs) - dueUs
+      waiting[i] = function()
+        return answerOf(request, lateUs)
+      end
     elseif what == "step" then
       stepClocks(all, event.byMs * 1000)
     elseif what == "put" or what == "delete" then

@@ -118,6 +118,8 @@ export interface AskAnswer {
   /** What the service behind is told beside the client's own headers, a line each. */
   readonly marks: string;
   readonly body: string;
+  /** How long after the moment of the event Redis was asked, or the worker decided. */
+  readonly lateUs: number;
   /** How long it waited for its decision. */
   readonly waitedUs: number;
 }

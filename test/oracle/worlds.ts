@@ -16,10 +16,10 @@ import type {
 export const leavesOut = {
   /** Other plans, overrides and edits of buckets: issue 41, rows 2, 6, 7 and 8. */
   editedBuckets: true,
-  /** Reads of buckets that warm: row 1. */
-  readsOfWarming: true,
   /** Policies of both scopes that a request meets together: row 4. */
   bothScopes: true,
+  /** Policies of scope cluster that a request meets together: row 4. */
+  severalInCluster: true,
   /** Costs that differ, in scope cluster: row 3. */
   costsInCluster: true,
 };
@@ -116,7 +116,8 @@ class Maker {
 
   world(): World {
     const isCluster = this.#one(this.#kinds.scopes) === "cluster";
-    const count = this.#chance(60) ? 1 : this.#number(2, 3);
+    const isAlone = isCluster && leavesOut.severalInCluster;
+    const count = isAlone || this.#chance(60) ? 1 : this.#number(2, 3);
     const policies = Array.from({ length: count }, (_, i) => this.#policy(`p${i + 1}`, isCluster));
     const gateways = this.#chance(30) ? 2 : 1;
     const workers = this.#chance(50) ? 2 : 1;
@@ -300,11 +301,9 @@ class Maker {
     const isOnNode = scope !== "cluster";
     if (kind <= 3) return { afterMs, do: "put", policy: this.#editedPolicy(this.#one(policies)) };
     if (kind <= 4) return { afterMs, do: "delete", policy: name };
-    const isWarming = limitsIn(policies).some(({ warmUp }) => warmUp !== undefined);
-    const mayRead = isOnNode && !(leavesOut.readsOfWarming && isWarming);
-    if (kind <= 12 && mayRead) return { afterMs, do: "read", policy: name, key: values, gateway };
+    if (kind <= 12 && isOnNode) return { afterMs, do: "read", policy: name, key: values, gateway };
     if (kind <= 14 && isOnNode && !waits) return { afterMs, do: "reset", policy: name, key: values, gateway };
-    if (kind <= 16 && mayRead && !waits) {
+    if (kind <= 16 && isOnNode && !waits) {
       return { afterMs, do: "top-up", policy: name, key: values, gateway, units: this.#number(1, 5) };
     }
     if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
@@ -404,7 +403,9 @@ function capacityOf(algorithm: AlgorithmName, burst: number, quota: number): num
 export function isLegal({ policies, events }: World): boolean {
   const parts = new Map(policies.map(({ name, key }) => [name, key.length]));
   const edited = events.flatMap((event) => (event.do === "put" ? [event.policy] : []));
+  const scopes = new Set([...policies, ...edited].map(({ scope }) => scope ?? "node"));
   return (
+    !(leavesOut.bothScopes && scopes.size > 1) &&
     [...policies, ...edited].every(isLegalPolicy) &&
     events.every((event) => !("key" in event) || event.key.length === parts.get(event.policy))
   );

@@ -38,6 +38,7 @@ local function loadEngine()
     end
     return reply
   end
+  engine.pcall = engine.call
 end
 
 local function bulk(text)

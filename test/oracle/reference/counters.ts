@@ -137,8 +137,9 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
   const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota }, limit, nowUs));
   // A bucket that was full may have been deleted before the clock stepped back.
-  const wasFull = !limit.isShaped && !isLess(whole(counter.seenUs ?? 0n), counter.full);
-  return wasFull ? [newBucket(limit, nowUs), ...present] : present;
+  const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
+  const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), counter.full);
+  return isOver ? [newBucket(limit, nowUs), ...present] : present;
 }
 
 function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {

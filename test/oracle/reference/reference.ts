@@ -5,7 +5,7 @@ import type { Answer, Ask, AskAnswer, CounterAnswer, CounterRow, PolicyDocument,
 import { type Applied, applicability, everyLimitOfKey, type LimitOfKey, limitsOfKey } from "./applicability.ts";
 import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
 import { type Limit, policyItem } from "./limits.ts";
-import { largest } from "./rational.ts";
+import { largest, least } from "./rational.ts";
 
 /** Counters by name. What was never used is not there. */
 type Store = ReadonlyMap<string, Counter>;
@@ -29,6 +29,17 @@ interface Verdict {
   readonly delayUs: bigint;
   readonly marks: readonly string[];
   readonly store: Store;
+  /** What the worker may remember of refusals by Redis, by worker, policy, counters and cost. */
+  readonly heard: Heard;
+}
+
+type Heard = ReadonlyMap<string, Refused>;
+
+/** A refusal by Redis, which the worker that heard it remembers until it can first change. */
+interface Refused {
+  readonly atUs: bigint;
+  readonly retryUs: bigint;
+  readonly refusing: readonly Shown[];
 }
 
 export interface Difference {
@@ -73,6 +84,10 @@ class Reference {
   #stores: readonly Store[] = [new Map()];
   #nowUs: bigint;
   #elapsedUs = 0n;
+  readonly #refused = new Map<string, Refused>();
+  #lateUs = 0n;
+  /** Whether clocks have stepped since refusals were remembered. */
+  #hasStepped = false;
   /** Requests with slots that have not ended, and when they end. */
   #open: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
 
@@ -93,6 +108,7 @@ class Reference {
     this.#release();
     switch (event.do) {
       case "step":
+        this.#hasStepped = true;
         if (event.byMs < 0) this.#stores = this.#stores.map((store) => seenBy(store, this.#nowUs));
         this.#nowUs += BigInt(event.byMs) * 1_000n;
         return undefined;
@@ -111,8 +127,9 @@ class Reference {
     }
   }
 
-  #moment(request: number): Moment {
-    return { nowUs: this.#nowUs, request };
+  /** On a node, time is in whole ms. */
+  #moment(request: number, scope: PolicyDocument["scope"]): Moment {
+    return { nowUs: scope === "cluster" ? this.#nowUs + this.#lateUs : this.#nowUs, request };
   }
 
   #release(): void {
@@ -132,10 +149,12 @@ class Reference {
   }
 
   #judgeAsk(ask: Ask, answer: AskAnswer, request: number): string | undefined {
+    this.#lateUs = BigInt(answer.lateUs);
     const verdicts = this.#stores.flatMap((store) => this.#verdicts(ask, store, request));
     const fitting = verdicts.filter((verdict) => mismatches(verdict, answer).length === 0);
     if (fitting.length === 0) return wordsOf(verdicts, answer);
     this.#stores = distinct(fitting.map(({ store }) => store));
+    for (const { heard } of fitting) for (const [name, refused] of heard) this.#refused.set(name, refused);
     // A request that is refused gives back the slots that policies in shadow mode have counted.
     const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
     this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
@@ -146,7 +165,7 @@ class Reference {
     const policies = [...this.#policies.values()]
       .filter(({ match }) => match.paths.includes(ask.path))
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
-    const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [] };
+    const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
     return this.#follow(policies, ask, request, begin);
   }
 
@@ -170,10 +189,10 @@ class Reference {
     const { limits, cost, mode } = applied;
     const place = policy.scope === "cluster" ? "" : `${ask.gateway} `;
     const names = limits.map(({ counter }) => place + counter);
-    const looks = limits.map(({ limit }, i) =>
-      look(course.kept.get(names[i] as string), limit, cost, this.#moment(request)),
-    );
-    return combinations(looks).flatMap((own): Decision[] => {
+    const moment = this.#moment(request, policy.scope);
+    const looks = limits.map(({ limit }, i) => look(course.kept.get(names[i] as string), limit, cost, moment));
+    const name = [ask.gateway, ask.worker, ...names, ...limits.map(({ limit }) => limit.quota), cost].join(" ");
+    const decisions = combinations(looks).flatMap((own): Decision[] => {
       const allowed = own.every((one) => one.allowed);
       const kept = withCounters(course.kept, names, own, allowed ? "refunded" : "kept");
       const charged = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
@@ -198,24 +217,32 @@ class Reference {
         return [{ course: { kept, charged, shown: [...course.shown, ...shown], delayUs }, verdict: undefined }];
       }
       const refusing = shown.filter((_, i) => own[i]?.allowed === false);
-      if (policy.onLimit?.action === "tag") {
-        const marks = [...course.marks, policy.onLimit.header ?? ""];
-        // Nothing says which of several limits that refuse is the nearest to refusing.
-        return refusing.map((one) => ({
-          course: { kept, charged, shown: [...course.shown, one], marks },
-          verdict: undefined,
-        }));
-      }
-      const refused = { ...course, kept };
       const retries = own.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
-      const verdict = {
-        ...refusal(refused, refusing),
-        status: policy.onLimit?.status ?? 429,
-        retryAfter: retryAfterOf(retries),
-        violated: refusing.map(({ limit }) => limit.name),
-      };
-      return [{ course: {}, verdict }];
+      const refused: Refused = { atUs: moment.nowUs, retryUs: longestOf(retries), refusing };
+      const mayRemember = policy.scope === "cluster" && refused.retryUs > 0n && !retries.includes("never");
+      const heard = mayRemember ? new Map([...course.heard, [name, refused]]) : course.heard;
+      return overLimit(policy, { ...course, kept, charged, heard }, refusing, retryAfterOf(retries));
     });
+    const remembered = this.#recalled(name, moment);
+    // It cannot have changed by itself; but clocks may have stepped since.
+    const isLikely = decisions.some(({ isRefusal }) => isRefusal) || this.#hasStepped;
+    if (remembered === undefined || !isLikely || mode === "shadow") return decisions;
+    const { refusing, retryUs } = remembered;
+    return [...decisions, ...overLimit(policy, course, refusing, retryAfterOf([retryUs]))];
+  }
+
+  /** What a worker says of a refusal that it remembers. Others may have charged the counters since. */
+  #recalled(name: string, { nowUs }: Moment): Refused | undefined {
+    const refused = this.#refused.get(name);
+    if (refused === undefined) return undefined;
+    const { atUs, retryUs, refusing } = refused;
+    const passedUs = nowUs - atUs;
+    if (passedUs < 0n || passedUs >= least(retryUs, longestRememberedUs)) return undefined;
+    const shown = refusing.map((one) => ({
+      ...one,
+      resetsUs: one.resetsUs.map((us) => largest(us - passedUs, 0n)),
+    }));
+    return { atUs, retryUs: retryUs - passedUs, refusing: shown };
   }
 
   #judgeCounter(event: Extract<WorldEvent, { do: "read" | "reset" | "top-up" }>, answer: CounterAnswer) {
@@ -234,7 +261,7 @@ class Reference {
       return limits.reduce<Store[]>(
         (stores, { limit, counter }) =>
           stores.flatMap((one) =>
-            toppedUp(one.get(place + counter), limit, BigInt(event.units), this.#moment(0)).map((next) =>
+            toppedUp(one.get(place + counter), limit, BigInt(event.units), this.#moment(0, policy.scope)).map((next) =>
               withCounter(one, place + counter, next),
             ),
           ),
@@ -242,7 +269,9 @@ class Reference {
       );
     });
     const fitting = changed.flatMap((store) => {
-      const looks = limits.map(({ limit, counter }) => look(store.get(place + counter), limit, 0n, this.#moment(0)));
+      const looks = limits.map(({ limit, counter }) =>
+        look(store.get(place + counter), limit, 0n, this.#moment(0, policy.scope)),
+      );
       // The gateway reads a counter that it has reset when its workers have agreed, some ms later.
       if (event.do === "reset") return [store];
       const fits = combinations(looks).some((own) => {
@@ -272,6 +301,8 @@ class Reference {
   }
 }
 
+const longestRememberedUs = 120_000_000n;
+
 /** What has happened to a request so far. */
 interface Course {
   /** The counters if the request passes, and if a later policy refuses it. */
@@ -280,15 +311,37 @@ interface Course {
   readonly shown: readonly Shown[];
   readonly delayUs: bigint;
   readonly marks: readonly string[];
+  readonly heard: Heard;
 }
 
 interface Decision {
   readonly course: Partial<Course>;
   /** undefined: the request goes on to the next policy. */
   readonly verdict: Verdict | undefined;
+  readonly isRefusal?: boolean;
 }
 
-function passed({ charged, shown, delayUs, marks }: Course): Verdict {
+/** What becomes of a request that a policy refuses. */
+function overLimit(
+  policy: PolicyDocument,
+  course: Course,
+  refusing: readonly Shown[],
+  retryAfter: bigint | undefined,
+): Decision[] {
+  const { status = 429, action, header = "" } = policy.onLimit ?? { action: "reject" };
+  if (action === "tag") {
+    // Nothing says which of several limits that refuse is the nearest to refusing.
+    return refusing.map((one) => ({
+      course: { ...course, shown: [...course.shown, one], marks: [...course.marks, header] },
+      verdict: undefined,
+      isRefusal: true,
+    }));
+  }
+  const violated = refusing.map(({ limit }) => limit.name);
+  return [{ course, verdict: { ...refusal(course, refusing), status, retryAfter, violated }, isRefusal: true }];
+}
+
+function passed({ charged, shown, delayUs, marks, heard }: Course): Verdict {
   const fewest = shown.reduce<bigint | undefined>(
     (least, { remaining }) => (least === undefined || remaining < least ? remaining : least),
     undefined,
@@ -301,17 +354,30 @@ function passed({ charged, shown, delayUs, marks }: Course): Verdict {
     delayUs,
     marks,
     store: charged,
+    heard,
   };
 }
 
-function refusal({ kept }: Course, refusing: readonly Shown[]): Verdict {
-  return { status: 429, shown: refusing, retryAfter: undefined, violated: [], delayUs: 0n, marks: [], store: kept };
+function refusal({ kept, heard }: Course, refusing: readonly Shown[]): Verdict {
+  return {
+    heard,
+    status: 429,
+    shown: refusing,
+    retryAfter: undefined,
+    violated: [],
+    delayUs: 0n,
+    marks: [],
+    store: kept,
+  };
 }
 
 function retryAfterOf(retries: readonly Look["retryUs"][]): bigint | undefined {
   if (retries.includes("never")) return undefined;
-  const longest = retries.reduce<bigint>((most, us) => (typeof us === "bigint" && us > most ? us : most), 0n);
-  return longest === 0n ? 1n : seconds(longest);
+  return largest(1n, seconds(longestOf(retries)));
+}
+
+function longestOf(retries: readonly Look["retryUs"][]): bigint {
+  return largest(0n, ...retries.filter((us) => typeof us === "bigint"));
 }
 
 function seconds(us: bigint): bigint {
