@@ -16,12 +16,6 @@ import type {
 export const leavesOut = {
   /** Other plans, overrides and edits of buckets: issue 41, rows 2, 6, 7 and 8. */
   editedBuckets: true,
-  /** Policies of both scopes that a request meets together: row 4. */
-  bothScopes: true,
-  /** Policies of scope cluster that a request meets together: row 4. */
-  severalInCluster: true,
-  /** Costs that differ, in scope cluster: row 3. */
-  costsInCluster: true,
 };
 
 export interface Kinds {
@@ -116,8 +110,7 @@ class Maker {
 
   world(): World {
     const isCluster = this.#one(this.#kinds.scopes) === "cluster";
-    const isAlone = isCluster && leavesOut.severalInCluster;
-    const count = isAlone || this.#chance(60) ? 1 : this.#number(2, 3);
+    const count = this.#chance(60) ? 1 : this.#number(2, 3);
     const policies = Array.from({ length: count }, (_, i) => this.#policy(`p${i + 1}`, isCluster));
     const gateways = this.#chance(30) ? 2 : 1;
     const workers = this.#chance(50) ? 2 : 1;
@@ -146,11 +139,11 @@ class Maker {
   }
 
   #policy(name: string, isCluster: boolean): PolicyDocument {
-    const isInCluster = leavesOut.bothScopes ? isCluster : this.#one(this.#kinds.scopes) === "cluster";
+    const isInCluster = this.#chance(20) ? this.#one(this.#kinds.scopes) === "cluster" : isCluster;
     const count = this.#chance(60) ? 1 : this.#number(2, 3);
     const limits = Array.from({ length: count }, (_, i) => this.#limit(`l${i + 1}`));
     const key = this.#one([["header:x-key"], ["header:x-key"], [], ["ip", "header:x-key"], ["const:c"]]);
-    const cost = this.#cost(limits, isInCluster);
+    const cost = this.#cost(limits);
     return {
       name,
       match: { paths: this.#one([paths, [paths[0] as string], [paths[1] as string]]) },
@@ -214,10 +207,10 @@ class Maker {
     return { ...rest, quota, ...next, ...(initial === undefined ? {} : { initial: Math.min(initial, capacity) }) };
   }
 
-  #cost(limits: readonly LimitDocument[], isInCluster: boolean): PolicyDocument["cost"] {
+  #cost(limits: readonly LimitDocument[]): PolicyDocument["cost"] {
     const most = Math.min(...limits.map((limit) => Math.min(limit.quota, limit.burst ?? limit.quota)));
     if (this.#chance(60)) return undefined;
-    if (this.#chance(40) || (isInCluster && leavesOut.costsInCluster)) return this.#number(1, Math.min(most, 3));
+    if (this.#chance(40)) return this.#number(1, Math.min(most, 3));
     return {
       from: "header:x-cost",
       ...(this.#chance(30) ? { default: this.#number(1, Math.min(most, 2)) } : {}),
@@ -403,9 +396,7 @@ function capacityOf(algorithm: AlgorithmName, burst: number, quota: number): num
 export function isLegal({ policies, events }: World): boolean {
   const parts = new Map(policies.map(({ name, key }) => [name, key.length]));
   const edited = events.flatMap((event) => (event.do === "put" ? [event.policy] : []));
-  const scopes = new Set([...policies, ...edited].map(({ scope }) => scope ?? "node"));
   return (
-    !(leavesOut.bothScopes && scopes.size > 1) &&
     [...policies, ...edited].every(isLegalPolicy) &&
     events.every((event) => !("key" in event) || event.key.length === parts.get(event.policy))
   );

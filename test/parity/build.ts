@@ -40,10 +40,16 @@ export async function build(broken: Break | undefined, runtimes: readonly Runtim
   };
 }
 
-function brokenCopy(directory: string, { file, line, becomes }: Break, runtimes: readonly RuntimeName[]): string {
+/** Copies the sources with a break, and builds the gateway there. @returns where */
+export function brokenCopy(
+  directory: string,
+  { file, line, becomes }: Pick<Break, "file" | "line" | "becomes">,
+  runtimes: readonly RuntimeName[],
+): string {
   const root = join(directory, "broken");
   mkdirSync(root);
-  for (const part of ["limiter", "gateway", "test/parity", "test/gateway", "tsconfig.base.json", "package.json"]) {
+  const tests = ["test/parity", "test/oracle", "test/gateway", "test/fixtures/openresty"];
+  for (const part of ["limiter", "gateway", ...tests, "tsconfig.base.json", "package.json"]) {
     cpSync(join(project, part), join(root, part), {
       recursive: true,
       filter: (source) => !/\/(node_modules|dist)$/.test(source),

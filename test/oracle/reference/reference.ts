@@ -166,13 +166,21 @@ class Reference {
       .filter(({ match }) => match.paths.includes(ask.path))
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
     const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
-    return this.#follow(policies, ask, request, begin);
+    const [before, inRedis] = [policies.filter((one) => !isLast(one)), policies.filter(isLast)];
+    const verdicts = this.#follow([...before, ...inRedis], ask, request, begin);
+    // Nothing says whether such a policy refuses in its own place a request that has no key or a wrong cost.
+    const denying = inRedis.findIndex((policy) => "statuses" in applicability(policy, ask));
+    if (denying < 0 || before.length === 0) return verdicts;
+    const denies = inRedis[denying] as PolicyDocument;
+    const ahead = policies.slice(0, policies.indexOf(denies)).filter((one) => !isLast(one));
+    return [...verdicts, ...this.#follow([...ahead, denies], ask, request, begin)];
   }
 
   /** Asks the first of these policies, and then the others. */
   #follow(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Verdict[] {
     const [policy, ...others] = policies;
     if (policy === undefined) return [passed(course)];
+    if (others.length > 0 && isLast(policy)) return this.#together(policies, ask, request, course);
     const applied = applicability(policy, ask);
     if ("passes" in applied) return this.#follow(others, ask, request, course);
     if ("statuses" in applied) {
@@ -182,6 +190,36 @@ class Reference {
       const next = { ...course, ...decision.course };
       return decision.verdict === undefined ? this.#follow(others, ask, request, next) : [decision.verdict];
     });
+  }
+
+  /** One call to Redis decides all of these. Each that refuses may say so, alone if the worker remembers it. */
+  #together(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Verdict[] {
+    const denying = policies.map((policy) => applicability(policy, ask)).find((applied) => "statuses" in applied);
+    if (denying !== undefined && "statuses" in denying) {
+      return denying.statuses.map((status) => ({ ...refusal(course, []), status }));
+    }
+    type Asked = { readonly course: Course; readonly refusals: readonly Verdict[] };
+    let all: readonly Asked[] = [{ course, refusals: [] }];
+    const alone: Verdict[] = [];
+    for (const policy of policies) {
+      const applied = applicability(policy, ask);
+      if ("passes" in applied || "statuses" in applied) continue;
+      for (const { verdict } of this.#decisions(policy, applied, ask, course, request)) {
+        if (verdict !== undefined) alone.push(verdict);
+      }
+      all = all.flatMap((one) =>
+        this.#decisions(policy, applied, ask, one.course, request).map((decision): Asked => {
+          const { verdict } = decision;
+          const next = { ...one.course, ...decision.course };
+          if (verdict === undefined) return { course: next, refusals: one.refusals };
+          return {
+            course: { ...next, kept: verdict.store, heard: verdict.heard },
+            refusals: [...one.refusals, verdict],
+          };
+        }),
+      );
+    }
+    return [...all.flatMap((one) => (one.refusals.length === 0 ? [passed(one.course)] : joined(one))), ...alone];
   }
 
   /** All that the limits of one policy may decide. */
@@ -286,14 +324,14 @@ class Reference {
             heard?.name === row.name &&
             heard.limit === row.limit &&
             heard.remaining === row.remaining &&
-            (row.resetsUs.length === 0 || row.resetsUs.includes(BigInt(heard.resetAfterUs)))
+            (row.resetsUs.length === 0 || row.resetsUs.some((us) => Number(us) === heard.resetAfterUs))
           );
         });
       });
       return fits ? [store] : [];
     });
     if (fitting.length === 0) {
-      const got = answer.limits.map((row) => rowWords({ ...row, resetsUs: [BigInt(row.resetAfterUs)] })).join(", ");
+      const got = answer.limits.map((row) => rowWords({ ...row, resetsUs: [row.resetAfterUs] })).join(", ");
       return `expected ${[...new Set(expected)].join(" or ")}; got ${got}`;
     }
     this.#stores = distinct(fitting);
@@ -319,6 +357,20 @@ interface Decision {
   /** undefined: the request goes on to the next policy. */
   readonly verdict: Verdict | undefined;
   readonly isRefusal?: boolean;
+}
+
+/** Policies of scope cluster that can only refuse come after all others. */
+function isLast({ scope, onLimit }: PolicyDocument): boolean {
+  return scope === "cluster" && onLimit?.action !== "tag";
+}
+
+/** What is heard if several policies refuse together: the longest wait, and the status of one of them. */
+function joined({ course, refusals }: { course: Course; refusals: readonly Verdict[] }): Verdict[] {
+  const retries = refusals.map(({ retryAfter }) => retryAfter);
+  const retryAfter = retries.includes(undefined) ? undefined : largest(...(retries as [bigint]));
+  const shown = refusals.flatMap((one) => one.shown);
+  const violated = refusals.flatMap((one) => one.violated);
+  return refusals.map(({ status }) => ({ ...refusal(course, shown), status, retryAfter, violated }));
 }
 
 /** What becomes of a request that a policy refuses. */
@@ -475,7 +527,7 @@ function wordsOf(verdicts: readonly Verdict[], answer: AskAnswer): string {
   return `expected ${expected}; got ${status}, ${shown.join(", ")}, waited ${waitedUs} µs, marks ${marks}, ${answer.body}`;
 }
 
-type Row = Omit<CounterRow, "resetAfterUs"> & { readonly resetsUs: readonly bigint[] };
+type Row = Omit<CounterRow, "resetAfterUs"> & { readonly resetsUs: readonly (bigint | number)[] };
 
 function rowWords({ name, limit, remaining, resetsUs }: Row): string {
   return `${name} ${remaining} of ${limit}, all after ${resetsUs.join("|")} µs`;
