@@ -1,8 +1,11 @@
 // Some hundred random worlds, and the smallest worlds in which the gateway once differed from the documents.
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
+import { breaks } from "./breaks.ts";
 import { asTest, judgedBy, play, shrunk } from "./oracle.ts";
-import { VirtualPlayer } from "./players.ts";
+import { project, VirtualPlayer } from "./players.ts";
 import { judge } from "./reference/reference.ts";
 import type { LimitDocument, World, WorldEvent } from "./world.ts";
 import { everyAlgorithm } from "./worlds.ts";
@@ -35,12 +38,12 @@ function oneBucket(limit: Omit<LimitDocument, "name" | "algorithm">): World {
 it("decides random worlds as the documents say", async () => {
   const seed = Math.floor(Math.random() * 1e9);
   const kinds = { scopes: ["node", "cluster"] as const, algorithms: everyAlgorithm };
-  const outcome = await play({ seed, worlds: 80, kinds, mostDifferences: 1 }, player, () => {});
+  const outcome = await play({ seed, worlds: 60, kinds, mostDifferences: 1 }, player, () => {});
   const [found] = outcome.found;
   expect(found && asTest(await shrunk(player, found))).toBeUndefined();
   // The worlds have something to decide.
-  expect(outcome.decisions).toBeGreaterThan(3_000);
-  expect(outcome.refusals).toBeGreaterThan(300);
+  expect(outcome.decisions).toBeGreaterThan(1_000);
+  expect(outcome.refusals).toBeGreaterThan(100);
   expect(outcome.gaveUp).toBeLessThan(12);
 });
 
@@ -55,4 +58,9 @@ it("finds a gateway that differs: here, one that counts by another quota", async
 
 it("says that a bucket which fills within a µs has a window of a second", async () => {
   await agrees(oneBucket({ quota: 289_766_699, window: "3s", burst: 1 }));
+});
+
+it("can make each of its breaks", () => {
+  const places = breaks.map(({ file, line }) => readFileSync(join(project, file), "utf8").split(line).length - 1);
+  expect(places).toEqual(breaks.map(() => 1));
 });

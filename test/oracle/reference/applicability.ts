@@ -64,10 +64,11 @@ function limitsOf(
   plan: string | undefined,
   ofOverride: readonly LimitDocument[] | undefined,
 ): LimitOfKey[] {
-  const cost = mostCost(policy);
-  const own = plan === undefined ? policy.limits : policy.plans?.[plan];
-  return (own ?? []).map((document) => {
-    const limit = readLimit(ofOverride?.find(({ name }) => name === document.name) ?? document, cost);
+  const own = (plan === undefined ? policy.limits : policy.plans?.[plan]) ?? [];
+  const overridden = own.map((document) => ofOverride?.find(({ name }) => name === document.name) ?? document);
+  const cost = mostCost(ofOverride === undefined ? policy : { ...policy, limits: overridden });
+  return own.map((document, i) => {
+    const limit = readLimit(overridden[i] as LimitDocument, cost);
     return {
       limit,
       counter: JSON.stringify([policy.name, limit.counterName, sharing(policy, plan, document, cost), values]),

@@ -36,6 +36,8 @@ export interface Bucket {
   readonly warmUpUs?: bigint;
   /** Whether `full` was rounded to the parts of a µs of this quota. */
   readonly quota: bigint;
+  /** Whether its limit has `initial` or `warmUp`. */
+  readonly isShaped: boolean;
   /** Nothing is stored of it yet. */
   readonly begins?: boolean;
 }
@@ -147,6 +149,8 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
   const clock = whole(clockAt(own, nowUs));
   if (!isLess(clock, own.full)) {
     if (!limit.isShaped) return [own];
+    // A bucket without `initial` and `warmUp` is deleted when it is full, sooner or later.
+    if (!counter.isShaped) return [newBucket(limit, nowUs), own];
     return fullAndShaped(own, limit, nowUs);
   }
   const most = plus(clock, timeOf(limit, limit.capacity));
@@ -168,7 +172,7 @@ function begunBy(counter: Bucket, limit: Limit, nowUs: bigint): Bucket {
 function newBucket(limit: Limit, nowUs: bigint): Bucket {
   const { warmUpUs, quota } = limit;
   const began = warmUpUs === undefined ? {} : { beganUs: nowUs, warmUpUs };
-  const empty: Bucket = { kind: "bucket", full: whole(0n), atUs: nowUs, quota, ...began };
+  const empty: Bucket = { kind: "bucket", full: whole(0n), atUs: nowUs, quota, isShaped: limit.isShaped, ...began };
   const full = plus(whole(clockAt(empty, nowUs)), timeOf(limit, limit.capacity - limit.initial));
   return { ...empty, full, begins: true };
 }
@@ -232,7 +236,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     seenUs: _,
     ...stored
   }: Bucket & { seenUs?: bigint } = isWarm(bucket, nowUs) ? warmed(bucket) : bucket;
-  const kept = { ...stored, atUs: largest(bucket.atUs, nowUs) };
+  const kept = { ...stored, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
   return {
     allowed,
     remaining: largest(floor(times(minus(most, full), rate)), 0n),
@@ -401,7 +405,7 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
     case "bucket": {
       const clock = whole(clockAt(counter, nowUs));
       if (isLess(counter.full, clock)) return counter;
-      return { ...counter, full: larger(minus(counter.full, timeOf(limit, units)), clock) };
+      return { ...counter, full: larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock) };
     }
     case "fixed-window":
       return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };

@@ -84,7 +84,7 @@ class Reference {
   #stores: readonly Store[] = [new Map()];
   #nowUs: bigint;
   #elapsedUs = 0n;
-  readonly #refused = new Map<string, Refused>();
+  readonly #refused = new Map<string, readonly Refused[]>();
   #lateUs = 0n;
   /** Whether clocks have stepped since refusals were remembered. */
   #hasStepped = false;
@@ -154,7 +154,12 @@ class Reference {
     const fitting = verdicts.filter((verdict) => mismatches(verdict, answer).length === 0);
     if (fitting.length === 0) return wordsOf(verdicts, answer);
     this.#stores = distinct(fitting.map(({ store }) => store));
-    for (const { heard } of fitting) for (const [name, refused] of heard) this.#refused.set(name, refused);
+    for (const { heard } of fitting) {
+      for (const [name, refused] of heard) {
+        const others = (this.#refused.get(name) ?? []).filter(({ atUs }) => atUs !== refused.atUs);
+        this.#refused.set(name, [...others, refused].slice(-mostRemembered));
+      }
+    }
     // A request that is refused gives back the slots that policies in shadow mode have counted.
     const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
     this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
@@ -261,26 +266,28 @@ class Reference {
       const heard = mayRemember ? new Map([...course.heard, [name, refused]]) : course.heard;
       return overLimit(policy, { ...course, kept, charged, heard }, refusing, retryAfterOf(retries));
     });
-    const remembered = this.#recalled(name, moment);
     // It cannot have changed by itself; but clocks may have stepped since.
     const isLikely = decisions.some(({ isRefusal }) => isRefusal) || this.#hasStepped;
-    if (remembered === undefined || !isLikely || mode === "shadow") return decisions;
-    const { refusing, retryUs } = remembered;
-    return [...decisions, ...overLimit(policy, course, refusing, retryAfterOf([retryUs]))];
+    if (!isLikely || mode === "shadow") return decisions;
+    const remembered = this.#recalled(name, moment);
+    return [
+      ...decisions,
+      ...remembered.flatMap(({ refusing, retryUs }) => overLimit(policy, course, refusing, retryAfterOf([retryUs]))),
+    ];
   }
 
   /** What a worker says of a refusal that it remembers. Others may have charged the counters since. */
-  #recalled(name: string, { nowUs }: Moment): Refused | undefined {
-    const refused = this.#refused.get(name);
-    if (refused === undefined) return undefined;
-    const { atUs, retryUs, refusing } = refused;
-    const passedUs = nowUs - atUs;
-    if (passedUs < 0n || passedUs >= least(retryUs, longestRememberedUs)) return undefined;
-    const shown = refusing.map((one) => ({
-      ...one,
-      resetsUs: one.resetsUs.map((us) => largest(us - passedUs, 0n)),
-    }));
-    return { atUs, retryUs: retryUs - passedUs, refusing: shown };
+  #recalled(name: string, { nowUs }: Moment): Refused[] {
+    return (this.#refused.get(name) ?? []).flatMap(({ atUs, retryUs, refusing }) => {
+      const passedUs = nowUs - atUs;
+      if (passedUs < -questionUs || passedUs >= least(retryUs, longestRememberedUs)) return [];
+      // The worker counts from its question, which is some µs older than the answer.
+      return [passedUs, passedUs + questionUs, passedUs - questionUs].map((us) => ({
+        atUs,
+        retryUs: retryUs - us,
+        refusing: refusing.map((one) => ({ ...one, resetsUs: one.resetsUs.map((reset) => largest(reset - us, 0n)) })),
+      }));
+    });
   }
 
   #judgeCounter(event: Extract<WorldEvent, { do: "read" | "reset" | "top-up" }>, answer: CounterAnswer) {
@@ -340,6 +347,10 @@ class Reference {
 }
 
 const longestRememberedUs = 120_000_000n;
+/** Refusals of one kind that are kept: a worker may remember any of them. */
+const mostRemembered = 16;
+/** What a question to Redis takes in virtual time, at most. */
+const questionUs = 4n;
 
 /** What has happened to a request so far. */
 interface Course {
