@@ -36,7 +36,8 @@ function oneBucket(limit: Omit<LimitDocument, "name" | "algorithm">): World {
 }
 
 it("decides random worlds as the documents say", async () => {
-  const seed = Math.floor(Math.random() * 1e9);
+  // Always the same ones: a difference in others is for `npm run oracle`.
+  const seed = 1;
   const kinds = { scopes: ["node", "cluster"] as const, algorithms: everyAlgorithm };
   const outcome = await play({ seed, worlds: 60, kinds, mostDifferences: 1 }, player, () => {});
   const [found] = outcome.found;

@@ -15,6 +15,8 @@ local asksRedisMs = 0.01
 -- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
 local untilAppliedMs = { put = 25, delete = 25, reset = 200 }
 
+local mostKilobytes = 200000
+
 local function beginWorlds(world)
   local all = {}
   for i = 1, world.gateways do
@@ -240,4 +242,8 @@ for line in io.lines() do
   end
   io.write(cjson.encode(played), "\n")
   io.flush()
+  -- A world leaves many MB behind, which LuaJIT would collect much later.
+  if collectgarbage("count") > mostKilobytes then
+    collectgarbage()
+  end
 end

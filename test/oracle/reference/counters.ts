@@ -38,6 +38,8 @@ export interface Bucket {
   readonly quota: bigint;
   /** Whether its limit has `initial` or `warmUp`. */
   readonly isShaped: boolean;
+  /** Whether it had units of another quota, so that its parts of a µs are not known. */
+  readonly isRounded?: boolean;
   /** Nothing is stored of it yet. */
   readonly begins?: boolean;
 }
@@ -82,6 +84,11 @@ export interface Look {
   readonly refunded: Counter | undefined;
 }
 
+/**
+ * The gateway waits for a debt that an edit has made too large, up to a second, as it waits for a clock. The document has it owe no more than it
+ * can. This line goes when one of them has changed.
+ */
+const waitsForEdits = true;
 const second = 1_000_000n;
 const hour = 3_600n * second;
 
@@ -137,7 +144,8 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   const isEdited = counter.quota !== quota;
   // Of another quota's parts of a µs, the whole µs are kept: nothing says how the rest is rounded.
   const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
-  const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota }, limit, nowUs));
+  const rounded = counter.isRounded === true || isEdited;
+  const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota, isRounded: rounded }, limit, nowUs));
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
   const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), counter.full);
@@ -158,7 +166,7 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
   const waits = !isLess(plus(most, whole(patienceUs(limit))), own.full);
   const clipped = { ...own, full: most };
   // Only a clock that has stepped back is waited for; what an edit makes smaller owes at most what it can.
-  if (nowUs >= counter.atUs) return [clipped];
+  if (nowUs >= counter.atUs) return waits && waitsForEdits ? [clipped, own] : [clipped];
   return waits ? [own] : [clipped];
 }
 
@@ -231,6 +239,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
   const allowed = cost <= limit.capacity && !isLess(most, after);
   const full = allowed ? after : owed;
   const rate = fraction(limit.quota, limit.windowUs);
+  const resetUs = largest(momentOf(bucket, full) - nowUs, 0n);
   const {
     begins,
     seenUs: _,
@@ -241,7 +250,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     allowed,
     remaining: largest(floor(times(minus(most, full), rate)), 0n),
     retryUs: cost > limit.capacity ? "never" : momentOf(bucket, minus(after, timeOf(limit, limit.capacity))) - nowUs,
-    resetsUs: [largest(momentOf(bucket, full) - nowUs, 0n)],
+    resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
     charged: { ...kept, full: after },
     // What is refused does not use the bucket, so that its hour goes on.
