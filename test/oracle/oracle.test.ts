@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { breaks } from "./breaks.ts";
-import { asTest, judgedBy, play, shrunk } from "./oracle.ts";
+import { asTest, comparedBy, play, shrunk } from "./oracle.ts";
 import { project, VirtualPlayer } from "./players.ts";
-import { judge } from "./reference/reference.ts";
+import { compare } from "./reference/reference.ts";
 import type { LimitDocument, World, WorldEvent } from "./world.ts";
 import { everyAlgorithm } from "./worlds.ts";
 
@@ -14,7 +14,7 @@ const player = new VirtualPlayer();
 afterAll(() => player.stop());
 
 async function agrees(world: World): Promise<void> {
-  expect((await judgedBy(player, world)).difference).toBeUndefined();
+  expect((await comparedBy(player, world)).difference).toBeUndefined();
 }
 
 const request: WorldEvent = {
@@ -50,7 +50,7 @@ it("decides random worlds as the documents say", async () => {
 
 it("finds a gateway that differs: here, one that counts by another quota", async () => {
   const { answers } = await player.play(oneBucket({ quota: 2, window: "1h" }));
-  const { difference } = judge(oneBucket({ quota: 3, window: "1h" }), answers);
+  const { difference } = compare(oneBucket({ quota: 3, window: "1h" }), answers);
   expect(difference).toMatchObject({
     index: 0,
     words: expect.stringMatching(/^expected shows default r=2 .* got 200, "default";r=1/),

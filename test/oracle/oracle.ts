@@ -1,7 +1,7 @@
-// Plays random worlds and judges them; makes each world that differs as small as it gets, and prints it as a test.
+// Plays random worlds and compares them; makes each world that differs as small as it gets, and prints it as a test.
 
 import type { Player } from "./players.ts";
-import { type Judged, judge } from "./reference/reference.ts";
+import { type Compared, compare } from "./reference/reference.ts";
 import { smallest } from "./shrink.ts";
 import type { World } from "./world.ts";
 import { type Kinds, worldOf } from "./worlds.ts";
@@ -43,13 +43,13 @@ export async function play(
     while (next < end && outcome.found.length < options.mostDifferences) {
       const seed = next++;
       const world = worldOf(seed, options.kinds);
-      const judged = await judgedBy(player, world);
+      const compared = await comparedBy(player, world);
       outcome.worlds += 1;
-      outcome.decisions += judged.decisions;
-      outcome.refusals += judged.refusals;
-      outcome.gaveUp += judged.gaveUp ? 1 : 0;
-      if (judged.difference !== undefined) {
-        const { index, words } = judged.difference;
+      outcome.decisions += compared.decisions;
+      outcome.refusals += compared.refusals;
+      outcome.gaveUp += compared.gaveUp ? 1 : 0;
+      if (compared.difference !== undefined) {
+        const { index, words } = compared.difference;
         outcome.found.push({ seed, words, world: { ...world, events: world.events.slice(0, index + 1) } });
       }
       progress(outcome);
@@ -59,18 +59,18 @@ export async function play(
   return outcome;
 }
 
-export async function judgedBy(player: Player, world: World): Promise<Judged> {
+export async function comparedBy(player: Player, world: World): Promise<Compared> {
   const { answers, fault } = await player.play(world);
   if (fault !== undefined) {
     return { difference: { index: world.events.length - 1, words: fault }, decisions: 0, refusals: 0, gaveUp: false };
   }
-  return judge(world, answers);
+  return compare(world, answers);
 }
 
 /** Makes a world that differs as small as it gets. */
 export async function shrunk(player: Player, { seed, world, words }: Found): Promise<Found> {
-  const least = await smallest(world, async (one) => (await judgedBy(player, one)).difference?.index);
-  const { difference } = await judgedBy(player, least);
+  const least = await smallest(world, async (one) => (await comparedBy(player, one)).difference?.index);
+  const { difference } = await comparedBy(player, least);
   return { seed, world: least, words: difference?.words ?? `it does not differ any more when played again; ${words}` };
 }
 

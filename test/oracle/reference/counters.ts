@@ -403,7 +403,7 @@ export function toppedUp(
   moment: Moment,
 ): readonly (Counter | undefined)[] {
   return look(counter, limit, 0n, moment).map(({ kept }) => {
-    // A counter that begins, or begins anew, has no units to give back.
+    // A counter that begins, or begins anew, has no units to return.
     const isNew = counter === undefined || kept === undefined || (kept.kind === "bucket" && kept.begins === true);
     return isNew ? undefined : withMore(kept, limit, units, moment);
   });

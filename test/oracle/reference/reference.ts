@@ -1,4 +1,4 @@
-// Judges what a world answered, event by event. The documents mostly allow one answer; where they allow several, the reference goes on
+// Compares what a world answered, event by event. The documents mostly allow one answer; where they allow several, the reference goes on
 // with every state that the answer fits, and it finds a difference when none is left.
 
 import type { Answer, Ask, AskAnswer, CounterAnswer, CounterRow, PolicyDocument, World, WorldEvent } from "../world.ts";
@@ -19,7 +19,7 @@ interface Shown {
 }
 
 /** One thing that the documents allow a request to hear. */
-interface Verdict {
+interface Outcome {
   readonly status: number;
   /** The headers show one of these; none: there are no such headers. */
   readonly shown: readonly Shown[];
@@ -52,22 +52,22 @@ export interface Difference {
 /** More states than these are not followed: the world ends there. */
 const mostStates = 64;
 
-export interface Judged {
+export interface Compared {
   readonly difference: Difference | undefined;
   readonly decisions: number;
   readonly refusals: number;
-  /** Whether so much was left open that the rest was not judged. */
+  /** Whether so much was left open that the rest was not compared. */
   readonly gaveUp: boolean;
 }
 
-export function judge(world: World, answers: readonly Answer[]): Judged {
+export function compare(world: World, answers: readonly Answer[]): Compared {
   const reference = new Reference(world);
   let refusals = 0;
   let decisions = 0;
   for (const [index, event] of world.events.entries()) {
     const answer = answers[index];
     if (answer === undefined) break;
-    const words = reference.judge(event, answer, index);
+    const words = reference.compare(event, answer, index);
     if (event.do === "ask") {
       decisions += 1;
       if ((answer as AskAnswer).status !== 200) refusals += 1;
@@ -101,7 +101,7 @@ class Reference {
   }
 
   /** @returns in words how the answer differs from all that the documents allow; undefined: it does not */
-  judge(event: WorldEvent, answer: Answer, request: number): string | undefined {
+  compare(event: WorldEvent, answer: Answer, request: number): string | undefined {
     const afterUs = BigInt(event.afterMs) * 1_000n;
     this.#nowUs += afterUs;
     this.#elapsedUs += afterUs;
@@ -150,9 +150,9 @@ class Reference {
 
   #judgeAsk(ask: Ask, answer: AskAnswer, request: number): string | undefined {
     this.#lateUs = BigInt(answer.lateUs);
-    const verdicts = this.#stores.flatMap((store) => this.#verdicts(ask, store, request));
-    const fitting = verdicts.filter((verdict) => mismatches(verdict, answer).length === 0);
-    if (fitting.length === 0) return wordsOf(verdicts, answer);
+    const outcomes = this.#stores.flatMap((store) => this.#outcomes(ask, store, request));
+    const fitting = outcomes.filter((outcome) => mismatches(outcome, answer).length === 0);
+    if (fitting.length === 0) return wordsOf(outcomes, answer);
     this.#stores = distinct(fitting.map(({ store }) => store));
     for (const { heard } of fitting) {
       for (const [name, refused] of heard) {
@@ -160,29 +160,29 @@ class Reference {
         this.#refused.set(name, [...others, refused].slice(-mostRemembered));
       }
     }
-    // A request that is refused gives back the slots that policies in shadow mode have counted.
+    // A request that is refused returns the slots that policies in shadow mode have counted.
     const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
     this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
     return undefined;
   }
 
-  #verdicts(ask: Ask, store: Store, request: number): Verdict[] {
+  #outcomes(ask: Ask, store: Store, request: number): Outcome[] {
     const policies = [...this.#policies.values()]
       .filter(({ match }) => match.paths.includes(ask.path))
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
     const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
     const [before, inRedis] = [policies.filter((one) => !isLast(one)), policies.filter(isLast)];
-    const verdicts = this.#follow([...before, ...inRedis], ask, request, begin);
+    const outcomes = this.#follow([...before, ...inRedis], ask, request, begin);
     // Nothing says whether such a policy refuses in its own place a request that has no key or a wrong cost.
     const denying = inRedis.findIndex((policy) => "statuses" in applicability(policy, ask));
-    if (denying < 0 || before.length === 0) return verdicts;
+    if (denying < 0 || before.length === 0) return outcomes;
     const denies = inRedis[denying] as PolicyDocument;
     const ahead = policies.slice(0, policies.indexOf(denies)).filter((one) => !isLast(one));
-    return [...verdicts, ...this.#follow([...ahead, denies], ask, request, begin)];
+    return [...outcomes, ...this.#follow([...ahead, denies], ask, request, begin)];
   }
 
   /** Asks the first of these policies, and then the others. */
-  #follow(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Verdict[] {
+  #follow(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Outcome[] {
     const [policy, ...others] = policies;
     if (policy === undefined) return [passed(course)];
     if (others.length > 0 && isLast(policy)) return this.#together(policies, ask, request, course);
@@ -193,33 +193,33 @@ class Reference {
     }
     return this.#decisions(policy, applied, ask, course, request).flatMap((decision) => {
       const next = { ...course, ...decision.course };
-      return decision.verdict === undefined ? this.#follow(others, ask, request, next) : [decision.verdict];
+      return decision.outcome === undefined ? this.#follow(others, ask, request, next) : [decision.outcome];
     });
   }
 
   /** One call to Redis decides all of these. Each that refuses may say so, alone if the worker remembers it. */
-  #together(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Verdict[] {
+  #together(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Outcome[] {
     const denying = policies.map((policy) => applicability(policy, ask)).find((applied) => "statuses" in applied);
     if (denying !== undefined && "statuses" in denying) {
       return denying.statuses.map((status) => ({ ...refusal(course, []), status }));
     }
-    type Asked = { readonly course: Course; readonly refusals: readonly Verdict[] };
+    type Asked = { readonly course: Course; readonly refusals: readonly Outcome[] };
     let all: readonly Asked[] = [{ course, refusals: [] }];
-    const alone: Verdict[] = [];
+    const alone: Outcome[] = [];
     for (const policy of policies) {
       const applied = applicability(policy, ask);
       if ("passes" in applied || "statuses" in applied) continue;
-      for (const { verdict } of this.#decisions(policy, applied, ask, course, request)) {
-        if (verdict !== undefined) alone.push(verdict);
+      for (const { outcome } of this.#decisions(policy, applied, ask, course, request)) {
+        if (outcome !== undefined) alone.push(outcome);
       }
       all = all.flatMap((one) =>
         this.#decisions(policy, applied, ask, one.course, request).map((decision): Asked => {
-          const { verdict } = decision;
+          const { outcome } = decision;
           const next = { ...one.course, ...decision.course };
-          if (verdict === undefined) return { course: next, refusals: one.refusals };
+          if (outcome === undefined) return { course: next, refusals: one.refusals };
           return {
-            course: { ...next, kept: verdict.store, heard: verdict.heard },
-            refusals: [...one.refusals, verdict],
+            course: { ...next, kept: outcome.store, heard: outcome.heard },
+            refusals: [...one.refusals, outcome],
           };
         }),
       );
@@ -244,7 +244,7 @@ class Reference {
         return [
           {
             course: { kept: withCounters(course.kept, names, own, allowed ? "charged" : "kept"), charged },
-            verdict: undefined,
+            outcome: undefined,
           },
         ];
       }
@@ -257,7 +257,7 @@ class Reference {
       }));
       const delayUs = largest(course.delayUs, ...own.map((one) => one.delayUs));
       if (allowed) {
-        return [{ course: { kept, charged, shown: [...course.shown, ...shown], delayUs }, verdict: undefined }];
+        return [{ course: { kept, charged, shown: [...course.shown, ...shown], delayUs }, outcome: undefined }];
       }
       const refusing = shown.filter((_, i) => own[i]?.allowed === false);
       const retries = own.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
@@ -366,7 +366,7 @@ interface Course {
 interface Decision {
   readonly course: Partial<Course>;
   /** undefined: the request goes on to the next policy. */
-  readonly verdict: Verdict | undefined;
+  readonly outcome: Outcome | undefined;
   readonly isRefusal?: boolean;
 }
 
@@ -376,7 +376,7 @@ function isLast({ scope, onLimit }: PolicyDocument): boolean {
 }
 
 /** What is heard if several policies refuse together: the longest wait, and the status of one of them. */
-function joined({ course, refusals }: { course: Course; refusals: readonly Verdict[] }): Verdict[] {
+function joined({ course, refusals }: { course: Course; refusals: readonly Outcome[] }): Outcome[] {
   const retries = refusals.map(({ retryAfter }) => retryAfter);
   const retryAfter = retries.includes(undefined) ? undefined : largest(...(retries as [bigint]));
   const shown = refusals.flatMap((one) => one.shown);
@@ -396,15 +396,15 @@ function overLimit(
     // Nothing says which of several limits that refuse is the nearest to refusing.
     return refusing.map((one) => ({
       course: { ...course, shown: [...course.shown, one], marks: [...course.marks, header] },
-      verdict: undefined,
+      outcome: undefined,
       isRefusal: true,
     }));
   }
   const violated = refusing.map(({ limit }) => limit.name);
-  return [{ course, verdict: { ...refusal(course, refusing), status, retryAfter, violated }, isRefusal: true }];
+  return [{ course, outcome: { ...refusal(course, refusing), status, retryAfter, violated }, isRefusal: true }];
 }
 
-function passed({ charged, shown, delayUs, marks, heard }: Course): Verdict {
+function passed({ charged, shown, delayUs, marks, heard }: Course): Outcome {
   const fewest = shown.reduce<bigint | undefined>(
     (least, { remaining }) => (least === undefined || remaining < least ? remaining : least),
     undefined,
@@ -421,7 +421,7 @@ function passed({ charged, shown, delayUs, marks, heard }: Course): Verdict {
   };
 }
 
-function refusal({ kept, heard }: Course, refusing: readonly Shown[]): Verdict {
+function refusal({ kept, heard }: Course, refusing: readonly Shown[]): Outcome {
   return {
     heard,
     status: 429,
@@ -488,24 +488,24 @@ function distinct(stores: readonly Store[]): Store[] {
 /** nginx' timers count in whole ms, and one that is due waits for the loop. */
 const latestUs = 2_000n;
 
-/** What of the answer differs from this verdict. */
-function mismatches(verdict: Verdict, answer: AskAnswer): string[] {
+/** What of the answer differs from this outcome. */
+function mismatches(outcome: Outcome, answer: AskAnswer): string[] {
   const found: string[] = [];
   const { headers } = answer;
-  if (answer.status !== verdict.status) found.push(`status ${verdict.status}`);
-  if (headers["retry-after"] !== verdict.retryAfter?.toString()) found.push(`Retry-After ${verdict.retryAfter}`);
+  if (answer.status !== outcome.status) found.push(`status ${outcome.status}`);
+  if (headers["retry-after"] !== outcome.retryAfter?.toString()) found.push(`Retry-After ${outcome.retryAfter}`);
   const waited = BigInt(Math.round(answer.waitedUs));
-  if (waited < verdict.delayUs || waited > verdict.delayUs + latestUs) found.push(`waits ${verdict.delayUs} µs`);
+  if (waited < outcome.delayUs || waited > outcome.delayUs + latestUs) found.push(`waits ${outcome.delayUs} µs`);
   // The service hears nothing of a request that is refused.
-  if (answer.status === 200 && [...verdict.marks].sort().join("\n") !== answer.marks.split("\n").sort().join("\n"))
-    found.push(`marks ${verdict.marks}`);
-  if (verdict.violated.length > 0 && !verdict.violated.every((name) => answer.body.includes(`"${name}"`))) {
-    found.push(`violated ${verdict.violated}`);
+  if (answer.status === 200 && [...outcome.marks].sort().join("\n") !== answer.marks.split("\n").sort().join("\n"))
+    found.push(`marks ${outcome.marks}`);
+  if (outcome.violated.length > 0 && !outcome.violated.every((name) => answer.body.includes(`"${name}"`))) {
+    found.push(`violated ${outcome.violated}`);
   }
   if (
-    verdict.shown.length === 0 ? headers["ratelimit"] !== undefined : !verdict.shown.some((one) => shows(one, headers))
+    outcome.shown.length === 0 ? headers["ratelimit"] !== undefined : !outcome.shown.some((one) => shows(one, headers))
   ) {
-    found.push(`shows ${verdict.shown.map(shownWords).join(" or ") || "nothing"}`);
+    found.push(`shows ${outcome.shown.map(shownWords).join(" or ") || "nothing"}`);
   }
   return found;
 }
@@ -527,10 +527,10 @@ function shownWords({ policyHeader, limit, remaining, resetsUs }: Shown): string
   return `${limit.name} r=${remaining} t=${resetsUs.map(seconds).join("|")} of ${policyHeader}`;
 }
 
-function wordsOf(verdicts: readonly Verdict[], answer: AskAnswer): string {
-  const fewest = Math.min(...verdicts.map((verdict) => mismatches(verdict, answer).length));
-  const nearest = verdicts.filter((verdict) => mismatches(verdict, answer).length === fewest);
-  const expected = [...new Set(nearest.map((verdict) => mismatches(verdict, answer).join(", ")))].join(" or ");
+function wordsOf(outcomes: readonly Outcome[], answer: AskAnswer): string {
+  const fewest = Math.min(...outcomes.map((outcome) => mismatches(outcome, answer).length));
+  const nearest = outcomes.filter((outcome) => mismatches(outcome, answer).length === fewest);
+  const expected = [...new Set(nearest.map((outcome) => mismatches(outcome, answer).join(", ")))].join(" or ");
   const { status, headers, waitedUs, marks } = answer;
   const shown = ["ratelimit", "ratelimit-policy", "x-ratelimit-limit", "retry-after"].map(
     (name) => headers[name] ?? "-",
