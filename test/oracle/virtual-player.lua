@@ -189,7 +189,11 @@ local function play(world)
       if not request.decidedUs then
         all[1].run(asksRedisMs)
       end
-      local call = all[1].redis.calls[calls + 1]
+      local call
+      for k = calls + 1, #all[1].redis.calls do
+        local one = all[1].redis.calls[k]
+        call = call or (one.name:find("^charge") and one)
+      end
       local lateUs = (call and call.atUs or request.beganUs) - dueUs
       waiting[i] = function()
         return answerOf(request, lateUs)
