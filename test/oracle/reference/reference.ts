@@ -268,8 +268,8 @@ class Reference {
     });
     // It cannot have changed by itself; but clocks may have stepped since.
     const isLikely = decisions.some(({ isRefusal }) => isRefusal) || this.#hasStepped;
-    if (!isLikely || mode === "shadow") return decisions;
-    const remembered = this.#recalled(name, moment);
+    if (mode === "shadow") return decisions;
+    const remembered = this.#recalled(name, moment).filter(({ retryUs }) => isLikely || retryUs <= questionUs);
     return [
       ...decisions,
       ...remembered.flatMap(({ refusing, retryUs }) => overLimit(policy, course, refusing, retryAfterOf([retryUs]))),
@@ -280,7 +280,7 @@ class Reference {
   #recalled(name: string, { nowUs }: Moment): Refused[] {
     return (this.#refused.get(name) ?? []).flatMap(({ atUs, retryUs, refusing }) => {
       const passedUs = nowUs - atUs;
-      if (passedUs < -questionUs || passedUs >= least(retryUs, longestRememberedUs)) return [];
+      if (passedUs < -questionUs || passedUs > least(retryUs, longestRememberedUs)) return [];
       // The worker counts from its question, which is some µs older than the answer.
       return [passedUs, passedUs + questionUs, passedUs - questionUs].map((us) => ({
         atUs,
