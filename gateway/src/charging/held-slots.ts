@@ -227,6 +227,7 @@ function release(hold: Hold): void {
  */
 function renewAllDue(): void {
   const inRedis: Hold[] = [];
+  const seen = new LuaTable<Hold, boolean>();
   const nowSeconds = stopwatchSeconds();
   const untilSeconds = nowSeconds + longestLookSeconds;
   const left = emptyTable<number>();
@@ -243,8 +244,12 @@ function renewAllDue(): void {
       isOver = false;
       const hold = nextOf(own);
       if (nowSeconds >= hold.renewAtSeconds) {
-        if (hold.store === "exact") inRedis.push(hold);
-        else renew(hold.store, [hold]);
+        if (hold.store !== "exact") renew(hold.store, [hold]);
+        else if (!seen.has(hold)) {
+          // The list may have become shorter, and begin again.
+          seen.set(hold, true);
+          inRedis.push(hold);
+        }
       }
       looked += 1;
       if (looked % holdsBetweenLooks === 0 && stopwatchSeconds() > untilSeconds) {
