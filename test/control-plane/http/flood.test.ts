@@ -1,7 +1,7 @@
 // Clients that ask for more than they read: each has one answer in memory, and all together no more than there is room for.
 
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import {
@@ -32,6 +32,19 @@ function talk(port: number, text: string, reads = true, localAddress = "127.0.0.
 }
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
+
+/** A server whose connections are bounded. It answers each request with "served". */
+async function startBounded(): Promise<{ server: Server; port: number }> {
+  const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
+  boundConnections(server);
+  onFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return { server, port };
+}
 
 describe("requests of one connection", () => {
   async function start(): Promise<{ port: number; underWay: Map<string, ServerResponse>; cuts: () => number }> {
@@ -142,14 +155,7 @@ describe("connections", () => {
   });
 
   it("of addresses that have taken all give way to another address, and its own stay", async () => {
-    const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
-    boundConnections(server);
-    onFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    await once(server, "listening");
-    const { port } = server.address() as AddressInfo;
+    const { port } = await startBounded();
     const first = talk(port, get("/"), true, "127.0.0.2");
     await untilPasses(() => expect(first.received()).toContain("served"));
     for (let i = 0; i < 4_030; i += 31) {
@@ -162,14 +168,7 @@ describe("connections", () => {
   });
 
   it("of gateways are bounded: the address with the most loses its newest one, and an id has one place", async () => {
-    const server = createServer((_, response) => void response.end("served")).listen(0, "127.0.0.1");
-    boundConnections(server);
-    onFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    await once(server, "listening");
-    const { port } = server.address() as AddressInfo;
+    const { server, port } = await startBounded();
     let signedInHere = 0;
     const connectAs = async (address: string, id = `g${signedInHere}`): Promise<Socket> => {
       const accepted = once(server, "connection");

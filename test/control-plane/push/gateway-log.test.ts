@@ -1,4 +1,4 @@
-// What strangers can have written into the log by asking for the push socket.
+// Strangers ask for the push socket. These tests show what the log has of it.
 
 import type { FastifyBaseLogger } from "fastify";
 import { describe, expect, it } from "vitest";

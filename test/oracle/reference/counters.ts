@@ -253,7 +253,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
     charged: { ...kept, full: after },
-    // What is refused does not use the bucket, so that its hour goes on.
+    // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
     refunded: { ...kept, full: owed },
   };
@@ -357,7 +357,7 @@ function lookAtSliding(sliding: SlidingWindow, limit: Limit, cost: bigint, nowUs
   const kept = { ...stored, taken: counting, atUs: largest(sliding.atUs, nowUs) };
   const charged = { ...kept, taken: [...counting, { block: sliding.newest, units: cost }], last: sliding.newest };
   const resetUs = last === undefined ? 0n : returnsUs(last.block);
-  // What was refunded may still count as time.
+  // A refunded unit may still count as time.
   const lateUs = allowed && cost > 0n ? resetUs : used === 0n ? 0n : returnsUs(sliding.last);
   return {
     allowed,
@@ -366,7 +366,7 @@ function lookAtSliding(sliding: SlidingWindow, limit: Limit, cost: bigint, nowUs
     resetsUs: [resetUs, lateUs],
     delayUs: 0n,
     charged,
-    // What is refused leaves the counter as it was.
+    // A refused request leaves the counter as it was.
     kept: sliding.taken.length === 0 ? undefined : { ...kept, taken: sliding.taken },
     refunded: { ...charged, taken: counting },
   };

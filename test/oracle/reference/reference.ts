@@ -240,7 +240,7 @@ class Reference {
       const kept = withCounters(course.kept, names, own, allowed ? "refunded" : "kept");
       const charged = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
       if (mode === "shadow") {
-        // What a shadow policy has counted stays counted, whatever the others decide.
+        // A policy in shadow mode keeps what it has counted, whatever the others decide.
         return [
           {
             course: { kept: withCounters(course.kept, names, own, allowed ? "charged" : "kept"), charged },
