@@ -179,19 +179,27 @@ export function learnTotals({ counts, all }: ConsumersHead): void {
   for (const app in counts) totals[app] = counts[app] as number;
 }
 
-/** Compares what apps have here with what they have. @param head only the apps that its message is about; undefined: all */
+/** Compares what apps have here with what they have. @param head only the apps that it names, and those that found no room since; undefined: all */
 export function compareTotals(head?: ConsumersHead): void {
   if (head === undefined || head.all === true) {
     missing = emptyTable();
     compare(totals);
   } else if (head.counts !== undefined) compare(head.counts);
-  // An earlier control plane does not say how many there are.
-  for (const app in failed) if (totals[app] === undefined) missing[app] = (missing[app] ?? 0) + (failed[app] ?? 0);
+  // Changes found no room in earlier messages, too, which were about other apps.
+  for (const app in failed) {
+    if (totals[app] !== undefined) missing[app] = lackedOf(app);
+    // An earlier control plane does not say how many there are.
+    else missing[app] = (missing[app] ?? 0) + (failed[app] ?? 0);
+  }
   failed = emptyTable();
 }
 
 function compare(apps: Readonly<Record<string, number>>): void {
-  for (const app in apps) missing[app] = math.max((totals[app] ?? 0) - numberAt(`/n:${app}`), 0);
+  for (const app in apps) missing[app] = lackedOf(app);
+}
+
+function lackedOf(app: string): number {
+  return math.max((totals[app] ?? 0) - numberAt(`/n:${app}`), 0);
 }
 
 /** Makes the number of consumers without room known to all workers. @returns it */

@@ -112,6 +112,21 @@ describe("consumers", function()
     end
   end)
 
+  it("that found no room are counted, also if the message that ends the changes is about another app", function()
+    local take, _, maintain = taking(65536)
+    take(message('"epoch":"e1","from":0,"to":0,"fresh":true,"more":false,"counts":{},"all":true'))
+    maintain()
+    local lines = {}
+    for i = 1, 1000 do
+      lines[i] = "+flood:" .. i .. "\tpro"
+    end
+    local answer = take(message('"epoch":"e1","from":0,"to":1000,"more":true,"counts":{"flood":1000}', unpack(lines)))
+    assert.equal(1000, answer.count + answer.unstored)
+    answer = take(message('"epoch":"e1","from":1000,"to":1001,"more":false,"counts":{"shop":1}', "+shop:ann\tpro"))
+    assert.equal(1001, answer.count + answer.unstored)
+    assert.same({ flood = answer.unstored }, answer.lacking)
+  end)
+
   it("that lack room, while there is some, are asked for at once, and ever less often if that does not help", function()
     local take, _, maintain, world = taking()
     local push = world.workers[1].module("gateway.src.push.consumers")
