@@ -52,7 +52,8 @@ interface Taker {
 }
 
 interface Message {
-  readonly text: string;
+  /** In bytes, so that all gateways that get it share them. */
+  readonly text: Buffer;
   readonly to: ConsumersPosition;
   readonly isFresh: boolean;
   readonly isLast: boolean;
@@ -285,7 +286,7 @@ export class ConsumerFeed {
       ...(isOfAll ? { all: true } : {}),
     };
     return {
-      text: `${JSON.stringify(head)}\n${lines}`,
+      text: Buffer.from(`${JSON.stringify(head)}\n${lines}`),
       to: { epoch: newest.epoch, position: to },
       isFresh,
       isLast,

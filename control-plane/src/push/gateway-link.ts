@@ -45,7 +45,7 @@ export class GatewayLink {
   /** What it did not take, and need not get again. */
   #refused: EditedPosition | undefined;
   #isSending = false;
-  #waiting: { readonly text: string; readonly onFlushed: (() => void) | undefined }[] = [];
+  #waiting: { readonly text: string | Buffer; readonly onFlushed: (() => void) | undefined }[] = [];
   #snapshotAtMs = Number.NEGATIVE_INFINITY;
   #snapshotTimer: NodeJS.Timeout | undefined;
   #lastSeenMs: number;
@@ -119,13 +119,13 @@ export class GatewayLink {
   }
 
   /**
-   * @param text of a whole message, which is not long
+   * @param text of a whole message, which is not long. A buffer is shared by all links that send it
    * @param onFlushed called when the text has left this process: whoever sends long texts waits for it before the next one
    */
-  sendText(text: string, onFlushed?: () => void): void {
+  sendText(text: string | Buffer, onFlushed?: () => void): void {
     // Nothing may come between the frames of one message.
     if (this.#isSending) this.#waiting.push({ text, onFlushed });
-    else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text, onFlushed);
+    else if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(text, { binary: false }, onFlushed);
   }
 
   /**
