@@ -12,6 +12,7 @@ import { sleepMs } from "../runtime/clock.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { roundTrips } from "../stores/redis/slot-renewals.ts";
 import type { Charge, Hold, Outcome } from "../stores/store.ts";
 import { refundAll, refundLater } from "./refunds.ts";
 import { stores } from "./stores.ts";
@@ -258,7 +259,7 @@ function renewAllDue(): void {
       }
     }
   }
-  for (const due of stores.exact.batches(inRedis)) renew("exact", due);
+  for (const due of roundTrips(inRedis)) renew("exact", due);
 }
 
 function nextOf(own: AppHolds): Hold {

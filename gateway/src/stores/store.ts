@@ -24,10 +24,8 @@ export interface Store {
   readonly refund: (this: void, charges: readonly Charge[]) => void;
   /** Does the same where nothing may yield: what needs a lock or Redis is refunded by a timer. */
   readonly refundLater: (this: void, charge: Charge) => void;
-  /** Renews slots of concurrency for another life. May yield. @param charges of one batch */
+  /** Renews slots of concurrency for another life. May yield. */
   readonly renew: (this: void, charges: readonly Charge[], note: NoteRenewal) => void;
-  /** Returns which of these charges are renewed together. */
-  readonly batches: <Member extends Charge>(this: void, charges: readonly Member[]) => Member[][];
   /** Returns whether a deferred charge may be made at once, without yielding. */
   readonly chargesAtOnce: (this: void) => boolean;
   /**

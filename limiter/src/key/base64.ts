@@ -22,8 +22,7 @@ export function isOnlySpelling(text: string): boolean {
   if (!isToken && !beginsLikeSession(text)) return !text.startsWith(sealed) || isSealedOnce(text);
   const dots = countDots(text);
   if (dots < 2) return true;
-  // Some split a token at its dots and forget empty parts at its end.
-  if (isToken && hasOddParts(text)) return false;
+  if (isToken && areOddParts(text, dots)) return false;
   if (dots === 2) return isCanonical(text, text.indexOf(".", text.indexOf(".") + 1) + 1, text.length, true);
   let start = text.indexOf(".");
   while (start >= 0) {
@@ -36,7 +35,11 @@ export function isOnlySpelling(text: string): boolean {
 
 /** Returns whether it begins like a JSON Web Token and has more dots, or fewer: some servers read one all the same. */
 export function hasOddParts(text: string): boolean {
-  const dots = beginsLikeJwt(text) ? countDots(text) : 2;
+  return beginsLikeJwt(text) && areOddParts(text, countDots(text));
+}
+
+/** Some split a token at its dots and forget empty parts at its end. */
+function areOddParts(text: string, dots: number): boolean {
   return dots > 2 && (dots !== 4 || text.endsWith("."));
 }
 

@@ -17,7 +17,6 @@ export const leaseStore: Store = {
   refundLater: (charge) => refund([charge]),
   // Only limits without slots whose cost is known in advance are leased.
   renew: () => {},
-  batches: () => [],
   chargesAtOnce: () => true,
   chargeDeferred: () => {},
   forget: forgetLeaseRefusal,

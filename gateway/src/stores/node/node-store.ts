@@ -25,7 +25,6 @@ export const nodeStore: Store = {
   refund: refundNow,
   refundLater: refundOnNodeLater,
   renew,
-  batches: oneByOne,
   chargesAtOnce,
   chargeDeferred,
   forget: forgetOnNode,
@@ -90,10 +89,6 @@ function renew(this: void, charges: readonly Charge[], note: NoteRenewal): void 
       note(charge, i, renewOnNode(policy, limits[i] as CompiledLimit, keyValues, chargedAt[i] as number));
     }
   }
-}
-
-function oneByOne<Member extends Charge>(this: void, charges: readonly Member[]): Member[][] {
-  return charges.map((charge) => [charge]);
 }
 
 function chargesAtOnce(this: void): boolean {

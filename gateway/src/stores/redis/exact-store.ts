@@ -15,7 +15,7 @@ import { peekInRedis } from "./peek.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
 import { forgetRefusalOf, forgetRefusalsEverywhere, recallRefusal } from "./refusal-cache.ts";
 import { firstKey } from "./slot-groups.ts";
-import { renewInRedis, roundTrips } from "./slot-renewals.ts";
+import { renewInRedis } from "./slot-renewals.ts";
 
 export const exactStore: Store = {
   admit,
@@ -23,7 +23,6 @@ export const exactStore: Store = {
   refund: refundInRedis,
   refundLater: refundInRedisLater,
   renew: renewInRedis,
-  batches: roundTrips,
   chargesAtOnce: () => false,
   chargeDeferred: chargeDeferredInRedis,
   forget: () => forgetRefusalsEverywhere(),
