@@ -2,8 +2,8 @@
 
 import { Readable } from "node:stream";
 
-/** A client that has left so much unread is cut off: it connects again, and misses only what it could not read. */
-const mostUnreadBytes = 1_048_576;
+/** A client that has left more unread when the next event comes is cut off: it connects again, and misses only what it could not read. */
+const mostUnreadBytes = 262_144;
 
 export class EventStream {
   readonly body: Readable;
@@ -36,7 +36,7 @@ export class EventStream {
 
   #push(text: string): void {
     if (this.#ended || this.body.destroyed) return;
-    this.body.push(text);
     if (this.body.readableLength > mostUnreadBytes) this.body.destroy();
+    else this.body.push(text);
   }
 }
