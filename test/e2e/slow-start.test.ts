@@ -87,6 +87,17 @@ it("keeps a full counter for an hour in Redis, with its beginning while it warms
   expect(ttl).toBeLessThan(3_630_000);
 });
 
+it("can be read at any moment while it warms, and full too", async () => {
+  await system.put(policy("read", { initial: 10, warmUp: "1h" }));
+  expect((await askAt(0, "/read")).status).toBe(200);
+  const until = performance.now() + 3_000;
+  for (let reads = 0; reads < 20 || performance.now() < until; reads++) {
+    const { gateways } = JSON.parse((await counters("GET", "?policy=read&key=ann")).body);
+    expect(gateways.map(({ state }: { state: string }) => state)).toEqual(["done", "done"]);
+    for (const { limits } of gateways) expect(limits[0].remaining).toBeGreaterThanOrEqual(9);
+  }
+});
+
 it("begins again after a reset, and has what an operator adds", async () => {
   for (const scope of ["node", "cluster"] as const) {
     const name = `reset-${scope}`;

@@ -3,11 +3,13 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import { policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
-import type { ControlMessage, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
+import type { ControlMessage, CounterReading, GatewayMessage } from "../../../limiter/src/protocol/push-messages.ts";
 import { policyNamed } from "../../../limiter/src/state/policy-state.ts";
 import { counterChanged } from "../charging/counter-changes.ts";
 import { limitsFor } from "../request/applicability.ts";
 import { sha1Hex } from "../request/key-values.ts";
+import { noteDefect } from "../runtime/defects.ts";
+import { cjson } from "../runtime/lua-modules.ts";
 import { currentState } from "../snapshot/current.ts";
 import { readOnNode, topUpOnNode } from "../stores/node/operator-changes.ts";
 
@@ -54,5 +56,13 @@ export function obey({ id, do: what, app, policy: name, key, plan, limit, units 
   } else if (what === "top-up") {
     topUpOnNode(applied, keyValues, limit, units ?? 0);
   }
-  return { type: "counter", id, limits: readOnNode(applied, keyValues) };
+  const limits = readOnNode(applied, keyValues);
+  if (limits.every((limit) => isReading(limit))) return { type: "counter", id, limits };
+  // The control plane would end the connection of a gateway that says what cannot be.
+  noteDefect("push", "a counter was read, and its numbers cannot be", `${app}/${name}: ${cjson.encode(limits)}`);
+  return { type: "counter", id };
+}
+
+function isReading({ capacity, remaining, resetAfterUs }: CounterReading): boolean {
+  return isWhole(capacity) && isWhole(remaining) && isWhole(resetAfterUs);
 }
