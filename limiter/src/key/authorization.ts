@@ -6,7 +6,7 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
-const [tab, quote, comma, semicolon] = [9, 34, 44, 59];
+const [tab, quote, comma, semicolon, bar] = [9, 34, 44, 59, 124];
 const tokenParameter = "token=";
 const scheme = "bearer";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
@@ -44,7 +44,8 @@ export function bearerToken(authorization: string): Reading {
  */
 export function authorizationValue(authorization: string): Reading {
   const token = bearerToken(authorization);
-  if (token !== undefined) return token === false || !isOnlySpelling(token) ? false : `Bearer ${tokenOfRails(token)}`;
+  if (token !== undefined)
+    return token === false || !isOnlySpelling(token) ? false : `Bearer ${tokenOfSanctum(tokenOfRails(token))}`;
   const begin = afterBlanks(authorization, 0);
   let afterScheme = begin;
   while (isVisible(authorization.charCodeAt(afterScheme))) afterScheme += 1;
@@ -113,7 +114,18 @@ function withScheme(value: string, name: string): Reading {
   const isOnly = isBasic
     ? isBasicCredential(credential)
     : isOnlySpelling(credential) && !hasOddToken(credential, credential.indexOf("eyJ", 1));
-  return isOnly ? `${word} ${credential}` : false;
+  return isOnly ? `${word} ${word === "Bearer" ? tokenOfSanctum(credential) : credential}` : false;
+}
+
+/** Laravel Sanctum reads a token with the number of its row before it, with zeros before that too, or without. */
+function tokenOfSanctum(token: string): string {
+  let at = 0;
+  while (isDigit(token.charCodeAt(at))) at += 1;
+  return at > 0 && at < token.length - 1 && token.charCodeAt(at) === bar ? token.slice(at + 1) : token;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 48 && code <= 57;
 }
 
 /** Returns whether there is a JSON Web Token within a text that is not in its only spelling, or is among blanks, which servers drop. */
@@ -142,7 +154,7 @@ function isBlank(code: number): boolean {
 
 /** Returns whether a scheme may have the character (RFC 9110's token; fewer than that). False for NaN. */
 function isOfScheme(code: number): boolean {
-  if ((code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
+  if (isDigit(code) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
   return code === 45 || code === 95;
 }
 
@@ -179,7 +191,7 @@ function isVisible(code: number): boolean {
  */
 /** Tokens of Laravel Sanctum have "|". */
 function isOfToken(code: number): boolean {
-  if ((code >= 48 && code <= 57) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
+  if (isDigit(code) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
   return (
     code === 45 ||
     code === 46 ||
@@ -188,6 +200,6 @@ function isOfToken(code: number): boolean {
     code === 43 ||
     code === 47 ||
     code === 61 ||
-    code === 124
+    code === bar
   );
 }

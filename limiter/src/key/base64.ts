@@ -43,7 +43,7 @@ function areOddParts(text: string, dots: number): boolean {
   return dots > 2 && (dots !== 4 || text.endsWith("."));
 }
 
-function countDots(text: string): number {
+export function countDots(text: string): number {
   let dots = 0;
   for (let at = text.indexOf("."); at >= 0; at = text.indexOf(".", at + 1)) dots += 1;
   return dots;

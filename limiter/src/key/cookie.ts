@@ -4,6 +4,7 @@
 
 import { hexDigit } from "../basics/hex-digit.ts";
 import { beginsOtherwise, compareName, otherName, sameName } from "./argument-name.ts";
+import { beginsLikeJwt, countDots } from "./base64.ts";
 import type { Reading } from "./key-part.ts";
 import { percentDecoded } from "./percent-encoding.ts";
 
@@ -12,6 +13,7 @@ const space = 32;
 const quote = 34;
 const percent = 37;
 const plus = 43;
+const dot = 46;
 const semicolon = 59;
 const equals = 61;
 const backslash = 92;
@@ -43,21 +45,78 @@ export function cookieValue(cookies: string, name: string, read: ReadText = cano
     at = cookies.indexOf(name, at + 1);
   }
   if (hasSimilarName(cookies, name) || isSplitAtCommas(cookies)) return false;
-  return value !== undefined && isContinued(cookies, name) ? false : value;
+  if (value === undefined) return undefined;
+  if (value.startsWith(chunked)) return joinedChunks(cookies, name, value);
+  return isContinued(cookies, name, value) ? false : value;
 }
 
-/** Auth.js puts what is too long for one cookie in others, whose names have a number behind ".", and joins all of them. */
-function isContinued(cookies: string, name: string): boolean {
-  const beginning = `${name}.`;
-  for (let at = cookies.indexOf(beginning); at >= 0; at = cookies.indexOf(beginning, at + 1)) {
+/** What ASP.NET Core stores in a cookie that was too long, before the number of the cookies NAMEC1, NAMEC2, … that have its parts. */
+const chunked = "chunks-";
+/** Browsers send fewer than 200 cookies to a host. */
+const mostChunks = 200;
+
+/** Returns what ASP.NET Core joins: one of a session's texts, whether it comes in chunks or not. It reads the number with zeros before it, too. */
+function joinedChunks(cookies: string, name: string, value: string): Reading {
+  const digits = value.slice(chunked.length);
+  const count = Number(digits);
+  if (!(count >= 1 && count <= mostChunks) || `${count}` !== digits)
+    return isDigit(digits.charCodeAt(0)) ? false : value;
+  let joined = "";
+  for (let i = 1; i <= count; i++) {
+    const chunk = cookieValue(cookies, `${name}C${i}`);
+    if (chunk === false) return false;
+    // ASP.NET Core takes the value as it is.
+    if (chunk === undefined || chunk === "") return value;
+    joined += chunk;
+  }
+  return joined;
+}
+
+/** An encrypted token has so many (RFC 7516); one that is only signed has two. */
+const dotsOfJwe = 4;
+/** Its shortest header, a nonce and a tag, in base64url. */
+const leastJweBytes = 60;
+
+/**
+ * Auth.js puts an encrypted token that is too long for one cookie in others, whose names have a number behind ".", and joins all cookies whose names
+ * begin with the session's, in an order that the names tell. Returns whether others continue this one.
+ */
+function isContinued(cookies: string, name: string, value: string): boolean {
+  let dots = countDots(value);
+  let bytes = value.length;
+  let isOther = false;
+  let areTokens = isSigned(value);
+  for (let at = cookies.indexOf(name); at >= 0; at = cookies.indexOf(name, at + 1)) {
     let before = at - 1;
     while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
     if (before >= 0 && cookies.charCodeAt(before) !== semicolon) continue;
-    let end = at + beginning.length;
-    while (isDigit(cookies.charCodeAt(end))) end += 1;
-    if (end > at + beginning.length && cookies.charCodeAt(end) === equals) return true;
+    const semicolonAt = cookies.indexOf(";", at);
+    const end = semicolonAt < 0 ? cookies.length : semicolonAt;
+    const equalsAt = cookies.indexOf("=", at + name.length);
+    if (equalsAt < 0 || equalsAt >= end) continue;
+    let endOfName = equalsAt;
+    while (isBlank(cookies.charCodeAt(endOfName - 1))) endOfName -= 1;
+    if (endOfName === at + name.length) continue;
+    if (isNumbered(cookies, at + name.length, endOfName)) return true;
+    const written = cookies.slice(equalsAt + 1, end);
+    const other = decoded(written) || written;
+    isOther = true;
+    dots += countDots(other);
+    bytes += other.length;
+    if (!isSigned(other)) areTokens = false;
   }
-  return false;
+  return isOther && dots === dotsOfJwe && bytes >= leastJweBytes && !areTokens;
+}
+
+function isNumbered(cookies: string, start: number, end: number): boolean {
+  if (cookies.charCodeAt(start) !== dot || end === start + 1) return false;
+  for (let at = start + 1; at < end; at++) if (!isDigit(cookies.charCodeAt(at))) return false;
+  return true;
+}
+
+/** Returns whether it is a whole token that is signed: nobody joins two of these. */
+function isSigned(text: string): boolean {
+  return beginsLikeJwt(text) && countDots(text) === 2;
 }
 
 function isDigit(code: number): boolean {

@@ -20,7 +20,9 @@ describe("a bearer token", () => {
 
 describe("an Authorization header as a key", () => {
   test("may be a token of Laravel Sanctum, or one that Rails reads, with whatever parameters", () => {
-    expect(authorizationValue("Bearer 1|abc")).toBe("Bearer 1|abc");
+    for (const spelling of ["Bearer 1|abc", "Bearer 01|abc", "bearer 0002|abc", "Bearer abc"])
+      expect([spelling, authorizationValue(spelling)]).toEqual([spelling, "Bearer abc"]);
+    for (const other of ["a1|abc", "|abc", "1|"]) expect(authorizationValue(`Bearer ${other}`)).toBe(`Bearer ${other}`);
     for (const spelling of ['Token token="abc", n="1"', "token abc,n=1", "Token abc;x", 'Token "abc"', "Token abc\tx"])
       expect([spelling, authorizationValue(spelling)]).toEqual([spelling, "Token abc"]);
     expect(authorizationValue("Bearer token=abc")).toBe("Bearer abc");
