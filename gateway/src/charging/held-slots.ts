@@ -7,7 +7,7 @@ import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../metrics/counts.ts";
 import { endUnnoticed, keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
-import { runEvery, runInTimer } from "../runtime/background.ts";
+import { runEvery, runInTimer, runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
@@ -43,6 +43,7 @@ const holdsOfApps: Record<string, AppHolds | undefined> = emptyTable();
 const places = new LuaTable<Hold, number | undefined>();
 let holdCount = 0;
 let renewing = false;
+let renewingInRedis = false;
 const holdsField = newRequestField<Hold[]>((own) => {
   for (const hold of own) release(hold);
 });
@@ -73,7 +74,7 @@ function lingerWithRequests(): void {
 }
 
 function look(): void {
-  // Renewing waits for a lock or for Redis, and the timer comes again meanwhile.
+  // Renewing waits for a lock, and the timer comes again meanwhile.
   if (holdCount === 0 || renewing) return;
   renewing = true;
   const [renewed, failure] = pcall(renewAllDue);
@@ -246,7 +247,7 @@ function renewAllDue(): void {
       const hold = nextOf(own);
       if (nowSeconds >= hold.renewAtSeconds) {
         if (hold.store !== "exact") renew(hold.store, [hold]);
-        else if (!seen.has(hold)) {
+        else if (!renewingInRedis && !seen.has(hold)) {
           // The list may have become shorter, and begin again.
           seen.set(hold, true);
           inRedis.push(hold);
@@ -259,7 +260,25 @@ function renewAllDue(): void {
       }
     }
   }
-  for (const due of roundTrips(inRedis)) renew("exact", due);
+  if (inRedis.length === 0) return;
+  if (ngx.worker.exiting()) {
+    renewInRedis(inRedis);
+    return;
+  }
+  renewingInRedis = true;
+  const failure = runSoon(() => {
+    const [renewed, defect] = pcall(renewInRedis, inRedis);
+    renewingInRedis = false;
+    if (!renewed) noteDefect("timers", notRenewed, defect);
+  });
+  if (failure === undefined) return;
+  renewingInRedis = false;
+  renewInRedis(inRedis);
+}
+
+/** Waits for Redis: slots on the node are looked at meanwhile. */
+function renewInRedis(this: void, due: readonly Hold[]): void {
+  for (const together of roundTrips(due)) renew("exact", together);
 }
 
 function nextOf(own: AppHolds): Hold {

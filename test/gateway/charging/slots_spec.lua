@@ -211,6 +211,28 @@ describe("slots that are renewed at a Redis which stands still again and again",
   end)
 end)
 
+describe("a slot on the node", function()
+  it("is renewed while Redis, in which others have theirs, stands still", function()
+    local world = support.world({
+      policies = { policy("a", slots(1), { scope = "node" }), policy("b", slots(10)) },
+      environment = { SLUICE_REDIS_DEADLINE_MS = "10000" },
+    })
+    local own = ask(world, "a", 1, { serviceUs = -1 })
+    local others = ask(world, "b", 10, { serviceUs = -1 })
+    world.run(250)
+    assert.same({ { [200] = 1 }, { [200] = 10 } }, { world.statuses(own), world.statuses(others) })
+    world.redis.stop()
+    local probes = probe(world, 50, 4000)
+    assert.same({ [429] = 80 }, world.statuses(probes))
+    world.redis.go()
+    world.run(500)
+    finish(own)
+    finish(others)
+    world.run(500)
+    assert.equal(0, used(world, "b", slots(10)))
+  end)
+end)
+
 describe("three hundred slots of one worker at a Redis 40 ms away", function()
   local function distantWorld(quota, options)
     return support.world(support.with({
