@@ -132,9 +132,19 @@ function valueProblems(values: readonly string[], key: readonly KeyPart[]): Prob
   );
 }
 
-/** A gateway looks up each request once for each kind. @param count together with those of the policy's other bans @throws ApiError invalid-request */
-export function checkKindsOfBans(count: number): void {
-  if (count > mostKinds) refuseProblems([{ path: "keyPattern", expected: expectedKinds, got: `${count} kinds` }]);
+/** How many kinds the bans of all policies of an app may be of together: a request may meet all policies. */
+export const mostKindsOfApp = 1_000;
+
+/**
+ * A gateway looks up each request once for each kind.
+ * @param ofPolicy how many kinds the policy's bans are of, with the new one. @param ofApp those of each of the app's policies, together
+ * @throws ApiError invalid-request
+ */
+export function checkKindsOfBans(ofPolicy: number, ofApp: number): void {
+  if (ofPolicy > mostKinds) refuseProblems([{ path: "keyPattern", expected: expectedKinds, got: `${ofPolicy} kinds` }]);
+  if (ofApp <= mostKindsOfApp) return;
+  const expected = `bans of at most ${mostKindsOfApp.toLocaleString("en")} kinds in all policies of the app`;
+  refuseProblems([{ path: "keyPattern", expected, got: `${ofApp.toLocaleString("en")} kinds` }]);
 }
 
 /** A ban of a list that is not there would ban nobody. @throws ApiError invalid-request */

@@ -37,7 +37,7 @@ export interface Ban {
  * @param ban.check throws when the policy cannot have key values like the ban's; it gets undefined if there is no such
  * policy
  * @param ban.checkList throws if a list of networks that is to be banned is not there
- * @param ban.checkKinds throws if a policy's bans are of too many kinds; it gets their number
+ * @param ban.checkKinds throws if the policy's bans are of too many kinds, or those of all policies of the app; it gets their numbers
  * @throws ApiError app-not-found, too-many-bans, or what the checks throw
  */
 export function createBan(
@@ -50,7 +50,7 @@ export function createBan(
     reason: string | undefined;
     check(policy: unknown): void;
     checkList(isThere: boolean): void;
-    checkKinds(count: number): void;
+    checkKinds(ofPolicy: number, ofApp: number): void;
     total: TotalBounds;
   },
 ): Promise<Ban> {
@@ -73,7 +73,12 @@ export function createBan(
     const bytes = banBytes({ id, app, banned, untilMs });
     await takeRoom(transaction, app, { bans: 1, banBytes: bytes }, ban.total);
     const kind = "keyPattern" in banned ? kindOfPatterns(banned.keyPattern) : null;
-    if ("keyPattern" in banned) ban.checkKinds(await kindsOfBans(transaction, app, banned.policy, kind));
+    if (kind !== null && "policy" in banned) {
+      const kinds = await kindsOfBans(transaction, app);
+      const isNew = !kinds.some((known) => known.policy === banned.policy && known.pattern_kind === kind);
+      const ofPolicy = kinds.filter(({ policy }) => policy === banned.policy);
+      ban.checkKinds(ofPolicy.length + Number(isNew), kinds.length + Number(isNew));
+    }
     const after = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     const revision = await record({ action: "create-ban", app, ...ofPolicy, subject: id, after });
@@ -97,22 +102,18 @@ export function createBan(
   });
 }
 
-/** Returns how many kinds of patterns the policy's bans are of, together with this one. */
-async function kindsOfBans(
+/** Returns the kinds of patterns of the app's bans, of each policy. */
+function kindsOfBans(
   transaction: Transaction<Tables>,
   app: string,
-  policy: string,
-  kind: string | null,
-): Promise<number> {
-  const others = await transaction
+): Promise<Pick<BanTable, "policy" | "pattern_kind">[]> {
+  return transaction
     .selectFrom("bans")
-    .select("pattern_kind")
+    .select(["policy", "pattern_kind"])
     .distinct()
     .where("app", "=", app)
-    .where("policy", "=", policy)
-    .where("pattern_kind", "!=", kind)
+    .where("pattern_kind", "is not", null)
     .execute();
-  return others.length + 1;
 }
 
 /** Lists bans in the order they were made, after the given id. @throws ApiError app-not-found */

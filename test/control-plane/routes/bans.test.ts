@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
+import { mostKindsOfApp } from "../../../control-plane/src/schemas/ban-body.ts";
 import { addUsage } from "../../../control-plane/src/storage/usage.ts";
 import { expectedKinds, mostKinds } from "../../../limiter/src/key/key-patterns.ts";
 import {
@@ -203,6 +204,17 @@ describe("a ban", () => {
     expect((await ban({ key: ["ann", "a*"] })).status).toBe(201);
     await running.call("PUT", "/apps/default/policies/other", { body: byUser });
     expect((await ban({ keyPattern: ["*", "a*"] }, "other")).status).toBe(201);
+    // Until the bans of all policies together are of a thousand kinds.
+    let count = mostKinds + 1;
+    for (let i = 0; count < mostKindsOfApp; i++) {
+      await running.call("PUT", `/apps/default/policies/p-${i}`, { body: byUser });
+      for (let length = 1; length <= mostKinds && count < mostKindsOfApp; length++, count++)
+        expect((await ban({ keyPattern: ["*", `${"b".repeat(length)}*`] }, `p-${i}`)).status).toBe(201);
+    }
+    const beyond = await ban({ keyPattern: ["*", "ab*"] }, "other");
+    const expected = "bans of at most 1,000 kinds in all policies of the app";
+    expect([beyond.status, beyond.body.errors]).toEqual([400, [{ path: "keyPattern", expected, got: "1,001 kinds" }]]);
+    expect((await ban({ keyPattern: ["*", "b*"] }, "other")).status).toBe(201);
     running.pass(3_600_000);
     expect((await ban({ keyPattern: ["*", "a*"] })).status).toBe(201);
   });
