@@ -76,8 +76,8 @@ export async function shrunk(player: Player, { seed, world, words }: Found): Pro
 
 /** What was found, as a test for oracle.test.ts. */
 export function asTest({ seed, world, words }: Found): string {
-  const policies = world.policies.map((policy) => `      ${JSON.stringify(policy)},`).join("\n");
-  const events = world.events.map((event) => `      ${JSON.stringify(event)},`).join("\n");
+  const lines = (items: readonly unknown[]) => items.map((item) => `      ${JSON.stringify(item)},`).join("\n");
+  const consumers = world.consumers === undefined ? "" : `\n    consumers: [\n${lines(world.consumers)}\n    ],`;
   return `// Seed ${seed}: ${words}
 it("…", async () => {
   await agrees({
@@ -85,10 +85,10 @@ it("…", async () => {
     gateways: ${world.gateways},
     workers: ${world.workers},
     policies: [
-${policies}
-    ],
+${lines(world.policies)}
+    ],${consumers}
     events: [
-${events}
+${lines(world.events)}
     ],
   });
 });`;

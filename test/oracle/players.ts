@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { changesOf } from "./reference/calendar.ts";
 import type { Played, World } from "./world.ts";
-import { limitsIn } from "./worlds.ts";
+import { timezonesIn } from "./worlds.ts";
 
 export const project = resolve(import.meta.dirname, "../..");
 
@@ -51,8 +51,8 @@ export class VirtualPlayer implements Player {
 /** The clock changes of the zones that policies name, as gateways get them: from which second on there is which offset, in minutes. */
 function zonesOf({ policies, events }: World): Record<string, (readonly [number, number])[]> {
   const all = [...policies, ...events.flatMap((event) => (event.do === "put" ? [event.policy] : []))];
-  const names = new Set(limitsIn(all).flatMap(({ timezone }) => timezone ?? []));
   const zones: Record<string, (readonly [number, number])[]> = {};
-  for (const name of names) zones[name] = changesOf(name).map(([atMs, offsetMs]) => [atMs / 1_000, offsetMs / 60_000]);
+  for (const name of timezonesIn(all))
+    zones[name] = changesOf(name).map(([atMs, offsetMs]) => [atMs / 1_000, offsetMs / 60_000]);
   return zones;
 }

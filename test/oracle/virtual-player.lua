@@ -13,9 +13,33 @@ local playedOfPauseMs = 15
 -- What a worker needs for a question to Redis and its answer, which take no time on their way.
 local asksRedisMs = 0.01
 -- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
-local untilAppliedMs = { put = 25, delete = 25, reset = 200 }
+local untilAppliedMs = { put = 25, delete = 25, ["put-consumer"] = 25, ["delete-consumer"] = 25, reset = 200 }
+local consumersBytes = 1048576
 
 local mostKilobytes = 200000
+
+-- A consumer as the control plane tells gateways of it (limiter/src/protocol/consumer-lines.ts).
+local function lineOf(consumer)
+  local overrides = consumer.overrides and "\t" .. cjson.encode(consumer.overrides) or ""
+  return "+shop:" .. consumer.id .. "\t" .. consumer.plan .. overrides
+end
+
+local positions = setmetatable({}, { __mode = "k" })
+
+local function tellOfConsumers(all, lines)
+  for _, one in ipairs(all) do
+    local from = positions[one] or 0
+    positions[one] = from + 1
+    local head = { epoch = "e1", from = from, to = from + 1, fresh = from == 0 or nil, more = false }
+    -- A gateway knows such a message by its beginning.
+    local text = '{"type":"consumers",' .. cjson.encode(head):sub(2)
+    local worker = one.workers[1]
+    worker.call(function()
+      local push = worker.module("gateway.src.push.consumers")
+      push.takeConsumers({ gatewayDir = "/nowhere/of-a-virtual-nginx/" }, { text .. "\n" .. table.concat(lines, "\n") .. "\n" })
+    end)
+  end
+end
 
 local function beginWorlds(world)
   local all = {}
@@ -27,6 +51,7 @@ local function beginWorlds(world)
       beside = all[1],
       redis = { upUs = 0, downUs = 0, connectUs = 0 },
       environment = { SLUICE_GATEWAY_ID = "g" .. i },
+      sizes = world.consumers and { sluice_consumers = consumersBytes },
     })
     one.wallUs = world.startMs * 1000
     all[i] = one
@@ -38,6 +63,13 @@ local function beginWorlds(world)
     for _, worker in ipairs(one.workers) do
       worker.begin()
     end
+  end
+  if world.consumers then
+    local lines = {}
+    for i, consumer in ipairs(world.consumers) do
+      lines[i] = lineOf(consumer)
+    end
+    tellOfConsumers(all, lines)
   end
   all[1].run(20)
   support.knowScripts(all[1].redis)
@@ -113,7 +145,7 @@ local function delete(policies, name)
 end
 
 local function ask(all, event)
-  local variables = { remote_addr = event.address }
+  local variables = { remote_addr = event.address, body_bytes_sent = event.bytes and ("%.0f"):format(event.bytes) }
   for name, value in pairs(event.headers) do
     variables["http_" .. name:gsub("-", "_")] = value
   end
@@ -143,7 +175,9 @@ local function order(one, event)
   return function()
     local limits = {}
     for i, row in ipairs(answer and answer.limits or {}) do
-      limits[i] = { name = row.name, limit = row.capacity, remaining = row.remaining, resetAfterUs = row.resetAfterUs }
+      -- Lua's JSON writes 14 digits of a number, and the µs of many years have 16.
+      local resetAfterUs = ("%.0f"):format(row.resetAfterUs)
+      limits[i] = { name = row.name, limit = row.capacity, remaining = row.remaining, resetAfterUs = resetAfterUs }
     end
     return { limits = limits }
   end
@@ -200,6 +234,10 @@ local function play(world)
       end
     elseif what == "step" then
       stepClocks(all, event.byMs * 1000)
+    elseif what == "put-consumer" then
+      tellOfConsumers(all, { lineOf(event.consumer) })
+    elseif what == "delete-consumer" then
+      tellOfConsumers(all, { "-shop:" .. event.id })
     elseif what == "put" or what == "delete" then
       if what == "put" then
         put(policies, event.policy)

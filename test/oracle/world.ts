@@ -17,6 +17,21 @@ export interface PolicyDocument {
   readonly onLimit?: { readonly action: "reject" | "tag"; readonly status?: number; readonly header?: string };
   readonly overrides?: readonly OverrideDocument[];
   readonly exempt?: { readonly cidrs?: readonly string[]; readonly keys?: readonly (readonly string[])[] };
+  readonly schedule?: ScheduleDocument;
+}
+
+/** When a policy is on. */
+export interface ScheduleDocument {
+  readonly timezone: string;
+  readonly windows: readonly { readonly days?: readonly string[]; readonly from: string; readonly to: string }[];
+}
+
+/** A client with a plan. */
+export interface Consumer {
+  readonly id: string;
+  readonly plan: string;
+  /** Limits of its own, by the name of the policy. */
+  readonly overrides?: Readonly<Record<string, readonly LimitDocument[]>>;
 }
 
 export type Mode = "enforce" | "shadow" | "off";
@@ -58,11 +73,21 @@ export interface World {
   /** Of each gateway. */
   readonly workers: number;
   readonly policies: readonly PolicyDocument[];
+  readonly consumers?: readonly Consumer[];
   readonly events: readonly WorldEvent[];
 }
 
 /** `afterMs`: so long after the event before. Gateways and workers count from 1. */
-export type WorldEvent = { readonly afterMs: number } & (Ask | Put | Delete | OfCounter | TopUp | Step);
+export type WorldEvent = { readonly afterMs: number } & (
+  | Ask
+  | Put
+  | Delete
+  | PutConsumer
+  | DeleteConsumer
+  | OfCounter
+  | TopUp
+  | Step
+);
 
 export interface Ask {
   readonly do: "ask";
@@ -83,6 +108,16 @@ export interface Put {
 export interface Delete {
   readonly do: "delete";
   readonly policy: string;
+}
+
+export interface PutConsumer {
+  readonly do: "put-consumer";
+  readonly consumer: Consumer;
+}
+
+export interface DeleteConsumer {
+  readonly do: "delete-consumer";
+  readonly id: string;
 }
 
 /** An operator reads or resets a counter. */
@@ -132,7 +167,7 @@ export interface CounterRow {
   readonly name: string;
   readonly limit: number;
   readonly remaining: number;
-  readonly resetAfterUs: number;
+  readonly resetAfterUs: number | string;
 }
 
 /** What one world says, event by event; `fault`: what went wrong in the player, such as an error of Lua. */

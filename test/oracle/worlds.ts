@@ -1,13 +1,16 @@
 // Random worlds from a seed. Numbers are small, and pauses are often those at which something changes: a unit refills, a window ends.
 
 import fc, { type GeneratorValue } from "fast-check";
+import { changesOf } from "./reference/calendar.ts";
 import type {
   AlgorithmName,
   Ask,
+  Consumer,
   LimitDocument,
   Mode,
   OverrideDocument,
   PolicyDocument,
+  ScheduleDocument,
   World,
   WorldEvent,
 } from "./world.ts";
@@ -22,7 +25,12 @@ export interface Kinds {
   /** Scopes of policies. */
   readonly scopes: readonly ("node" | "cluster")[];
   readonly algorithms: readonly AlgorithmName[];
+  /** What each world is about. Absent: any, and often nothing of all this. */
+  readonly topics?: readonly Topic[];
 }
+
+export const everyTopic = ["consumers", "schedules"] as const;
+export type Topic = (typeof everyTopic)[number];
 
 export const everyAlgorithm: readonly AlgorithmName[] = [
   "token-bucket",
@@ -57,6 +65,8 @@ export const zones = [
   "Africa/Casablanca",
   "Pacific/Apia",
 ];
+const daysOfWeek = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+const plans = ["free", "pro", "max", "none"];
 const longestFillMs = 99 * 365 * 86_400_000;
 const unitsMs: Readonly<Record<string, number>> = {
   ms: 1,
@@ -70,6 +80,9 @@ const unitsMs: Readonly<Record<string, number>> = {
   month: 30 * 86_400_000,
   year: 365 * 86_400_000,
 };
+
+/** At all boundaries of schedules, and changes of clocks, the clocks of all zones show some quarter of an hour. */
+const quarterMs = 15 * 60_000;
 
 function msOf(window: string): number {
   const [, count = "", unit = ""] = /^(\d*)([a-z]+)$/.exec(window) ?? [];
@@ -87,10 +100,14 @@ class Maker {
   /** Whether there are slots, so that requests last. */
   readonly #waits: boolean;
   readonly #algorithms: readonly AlgorithmName[];
+  readonly #topics: ReadonlySet<Topic>;
 
   constructor(g: GeneratorValue, kinds: Kinds) {
     this.#g = g;
     this.#kinds = kinds;
+    this.#topics = new Set(
+      kinds.topics === undefined ? everyTopic.filter(() => this.#chance(15)) : [this.#one(kinds.topics)],
+    );
     const others = kinds.algorithms.filter((algorithm) => algorithm !== "concurrency");
     this.#waits = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
     this.#algorithms = this.#waits ? kinds.algorithms : others;
@@ -127,13 +144,25 @@ class Maker {
       }
       if (policiesNow.length === 0) break;
     }
-    return { startMs: this.#start(policies), gateways, workers, policies, events };
+    const consumers = this.#topics.has("consumers")
+      ? { consumers: [...keys, ...addresses].filter(() => this.#chance(60)).map((id) => this.#consumer(id, policies)) }
+      : {};
+    return { startMs: this.#start(policies), gateways, workers, policies, ...consumers, events };
   }
 
   /** Some moment of these years, often shortly before a window ends. */
   #start(policies: readonly PolicyDocument[]): number {
     const some = this.#number(1_600_000_000, 2_000_000_000) * 1_000 + this.#number(0, 999);
     const windowMs = msOf(this.#one(limitsIn(policies)).window ?? "1m");
+    const { schedule } = this.#one(policies);
+    if (schedule !== undefined) {
+      const changes = changesOf(schedule.timezone).filter(
+        ([atMs]) => atMs > 1_600_000_000_000 && atMs < 2_000_000_000_000,
+      );
+      const changeMs =
+        changes.length > 0 && this.#chance(50) ? this.#one(changes)[0] - this.#number(0, 8) * quarterMs : some;
+      return Math.ceil(changeMs / quarterMs) * quarterMs - this.#number(0, 3);
+    }
     if (this.#chance(50)) return some;
     return Math.ceil(some / windowMs) * windowMs - this.#number(0, 3);
   }
@@ -157,8 +186,36 @@ class Maker {
       ...(this.#chance(25) ? { onLimit: this.#onLimit(name) } : {}),
       ...(this.#chance(20) ? { exempt: this.#exempt(key) } : {}),
       ...(key.length > 0 && this.#chance(25) ? { overrides: this.#overrides(key, limits) } : {}),
-      ...(this.#chance(15) ? this.#plans(limits) : {}),
+      ...(this.#chance(key.length > 0 && this.#topics.has("consumers") ? 80 : 15) ? this.#plans(key, limits) : {}),
+      ...(this.#topics.has("schedules") && this.#chance(80) ? { schedule: this.#schedule() } : {}),
     };
+  }
+
+  #schedule(): ScheduleDocument {
+    const windows = Array.from({ length: this.#number(1, 2) }, () => {
+      const from = this.#timeOfDay(95);
+      let to = this.#timeOfDay(96);
+      while (to === from) to = this.#timeOfDay(96);
+      const days = daysOfWeek.filter(() => this.#chance(50));
+      return { ...(days.length === 0 ? {} : { days }), from, to };
+    });
+    return { timezone: this.#one(zones), windows };
+  }
+
+  #timeOfDay(lastQuarter: number): string {
+    const quarter = this.#number(0, lastQuarter);
+    return `${`${Math.floor(quarter / 4)}`.padStart(2, "0")}:${`${(quarter % 4) * 15}`.padStart(2, "0")}`;
+  }
+
+  #consumer(id: string, policies: readonly PolicyDocument[]): Consumer {
+    const overrides: Record<string, readonly LimitDocument[]> = {};
+    for (const { name, plans = {} } of policies) {
+      if (this.#chance(75)) continue;
+      const [limit] = Object.values(plans)[0] ?? [this.#limit("l1")];
+      // One of another algorithm has no effect.
+      overrides[name] = [this.#chance(80) ? this.#edited(limit as LimitDocument) : this.#limit("l1")];
+    }
+    return { id, plan: this.#one(plans), ...(Object.keys(overrides).length === 0 ? {} : { overrides }) };
   }
 
   #onLimit(name: string): NonNullable<PolicyDocument["onLimit"]> {
@@ -187,13 +244,15 @@ class Maker {
     });
   }
 
-  #plans(limits: readonly LimitDocument[]): Partial<PolicyDocument> {
+  #plans(key: readonly string[], limits: readonly LimitDocument[]): Partial<PolicyDocument> {
     const plans = {
       free: limits,
       pro: limits.map((limit) => this.#edited(limit)),
       max: [...limits.map((limit) => this.#edited(limit)), this.#limit("extra")].slice(this.#number(0, 1)),
     };
-    return { limits: undefined as never, plans, planBy: "header:x-plan", defaultPlan: this.#one(["free", "pro"]) };
+    const isByConsumer = key.length > 0 && this.#topics.has("consumers") && this.#chance(85);
+    const planBy = isByConsumer ? "consumer" : "header:x-plan";
+    return { limits: undefined as never, plans, planBy, defaultPlan: this.#one(["free", "pro"]) };
   }
 
   /** A limit of the same name and algorithm, with other numbers. */
@@ -298,6 +357,11 @@ class Maker {
     if (kind <= 16 && isOnNode && !waits) {
       return { afterMs, do: "top-up", policy: name, key: values, gateway, units: this.#number(1, 5) };
     }
+    if (kind <= 22 && this.#topics.has("consumers")) {
+      const id = this.#one([...keys, ...addresses]);
+      if (this.#chance(25)) return { afterMs, do: "delete-consumer", id };
+      return { afterMs, do: "put-consumer", consumer: this.#consumer(id, policies) };
+    }
     if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
     return this.#ask(policies, afterMs, gateway, this.#number(1, workers));
   }
@@ -341,6 +405,9 @@ class Maker {
   }
 
   #pause(policies: readonly PolicyDocument[]): number {
+    if (this.#topics.has("schedules") && this.#chance(30)) {
+      return this.#one([1, 1, 2, 4, 12, 24, 48, 96]) * quarterMs + this.#number(-1, 1);
+    }
     const { quota, window = "1m", precision } = this.#one(limitsIn(policies));
     const windowMs = msOf(window);
     const unitMs = Math.ceil(windowMs / quota);
@@ -369,8 +436,15 @@ export function limitsIn(policies: readonly PolicyDocument[]): LimitDocument[] {
   return policies.flatMap(({ limits, plans }) => [...(limits ?? []), ...Object.values(plans ?? {}).flat()]);
 }
 
+/** The time zones by whose clocks policies go. */
+export function timezonesIn(policies: readonly PolicyDocument[]): ReadonlySet<string> {
+  const ofSchedules = policies.flatMap(({ schedule }) => schedule?.timezone ?? []);
+  return new Set([...ofSchedules, ...limitsIn(policies).flatMap(({ timezone }) => timezone ?? [])]);
+}
+
 /** What every edit needs to reach all workers. */
 const untilAppliedMs = 40;
+const edits: ReadonlySet<string> = new Set(["put", "delete", "put-consumer", "delete-consumer"]);
 /** What the workers of a gateway need to forget a counter together. */
 const untilResetMs = 200;
 
@@ -379,7 +453,7 @@ export function legal(world: World): World {
   let leastMs = 0;
   const events = world.events.map((event) => {
     const afterMs = Math.max(event.afterMs, leastMs);
-    leastMs = event.do === "reset" ? untilResetMs : event.do === "put" || event.do === "delete" ? untilAppliedMs : 0;
+    leastMs = event.do === "reset" ? untilResetMs : edits.has(event.do) ? untilAppliedMs : 0;
     return event.do === "put" ? { ...event, afterMs, policy: costsThatFit(event.policy) } : { ...event, afterMs };
   });
   return { ...world, events, policies: world.policies.map(costsThatFit) };
@@ -411,6 +485,7 @@ function isLegalPolicy({ key, limits, plans, planBy, defaultPlan, overrides = []
   );
   return (
     hasLimits &&
+    (planBy !== "consumer" || key.length > 0) &&
     patterns.every(({ length }) => length === key.length) &&
     overrides.every(({ limits, mode }) => limits !== undefined || mode !== undefined) &&
     overrides.every((one) => (one.limits ?? []).every(({ name, algorithm }) => own.has(`${name} ${algorithm}`)))

@@ -1,8 +1,16 @@
 // Whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
 
-import type { Ask, LimitDocument, Mode, PolicyDocument } from "../world.ts";
+import type { Ask, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";
 import { least } from "./rational.ts";
+import { isOn } from "./schedule.ts";
+
+/** What decides beside the policy and the request. */
+export interface Circumstances {
+  readonly consumers: ReadonlyMap<string, Consumer>;
+  /** What the gateway's clock shows. */
+  readonly nowMs: number;
+}
 
 /** How a policy decides a request. */
 export interface Applied {
@@ -25,9 +33,10 @@ export type Applicability =
 
 const passes: Applicability = { passes: true };
 
-export function applicability(policy: PolicyDocument, ask: Ask): Applicability {
+export function applicability(policy: PolicyDocument, ask: Ask, { consumers, nowMs }: Circumstances): Applicability {
   const policyMode = policy.mode ?? "enforce";
   if (policyMode === "off") return passes;
+  if (policy.schedule !== undefined && !isOn(policy.schedule, nowMs)) return passes;
   if (isExemptAddress(policy, ask.address)) return passes;
   const values = policy.key.map((part) => valueOfPart(part, ask));
   const isMissing = values.includes("") && policy.onMissingKey !== "shared";
@@ -40,22 +49,54 @@ export function applicability(policy: PolicyDocument, ask: Ask): Applicability {
   if (policy.exempt?.keys?.some((key) => matches(key, values))) return passes;
   const cost = costOf(policy, ask);
   if (cost === undefined) return mode === "enforce" ? { statuses: [400], mode } : passes;
-  const plan =
-    policy.plans === undefined ? undefined : override === undefined ? planOf(policy, ask) : policy.defaultPlan;
-  return { mode, cost, limits: limitsOf(policy, values, plan, override?.limits) };
+  if (override !== undefined || policy.plans === undefined) {
+    return { mode, cost, limits: limitsOf(policy, values, policy.defaultPlan, override?.limits) };
+  }
+  const { plan, limits } = ofClient(policy, values, consumers, () => valueOfPart(policy.planBy ?? "", ask));
+  return { mode, cost, limits: limitsOf(policy, values, plan, limits) };
 }
 
 /** The limits of a key, as an operator sees them. */
-export function limitsOfKey(policy: PolicyDocument, values: readonly string[]): readonly LimitOfKey[] {
+export function limitsOfKey(
+  policy: PolicyDocument,
+  values: readonly string[],
+  consumers: Circumstances["consumers"],
+): readonly LimitOfKey[] {
   const override = policy.overrides?.find(({ key }) => matches(key, values));
-  return limitsOf(policy, values, policy.plans === undefined ? undefined : policy.defaultPlan, override?.limits);
+  if (override !== undefined || policy.plans === undefined) {
+    return limitsOf(policy, values, policy.defaultPlan, override?.limits);
+  }
+  const { plan, limits } = ofClient(
+    policy,
+    values,
+    consumers,
+    () => values[policy.key.indexOf(policy.planBy ?? "")] ?? "",
+  );
+  return limitsOf(policy, values, plan, limits);
+}
+
+/** The plan of a client, and its own limits in place of those of the same name and algorithm. */
+function ofClient(
+  { name, plans = {}, planBy, defaultPlan }: PolicyDocument,
+  [id = ""]: readonly string[],
+  consumers: Circumstances["consumers"],
+  named: () => string,
+): { readonly plan: string | undefined; readonly limits: readonly LimitDocument[] | undefined } {
+  const consumer = planBy === "consumer" ? consumers.get(id) : undefined;
+  const plan = planBy === "consumer" ? (consumer?.plan ?? "") : named();
+  return { plan: Object.hasOwn(plans, plan) ? plan : defaultPlan, limits: consumer?.overrides?.[name] };
 }
 
 /** The limits of a key in all plans. */
-export function everyLimitOfKey(policy: PolicyDocument, values: readonly string[]): readonly LimitOfKey[] {
-  if (policy.plans === undefined) return limitsOfKey(policy, values);
+export function everyLimitOfKey(
+  policy: PolicyDocument,
+  values: readonly string[],
+  consumers: Circumstances["consumers"],
+): readonly LimitOfKey[] {
+  const own = limitsOfKey(policy, values, consumers);
   const override = policy.overrides?.find(({ key }) => matches(key, values));
-  return Object.keys(policy.plans).flatMap((plan) => limitsOf(policy, values, plan, override?.limits));
+  const ofPlans = Object.keys(policy.plans ?? {}).flatMap((plan) => limitsOf(policy, values, plan, override?.limits));
+  return [...own, ...ofPlans];
 }
 
 function limitsOf(
@@ -65,7 +106,7 @@ function limitsOf(
   ofOverride: readonly LimitDocument[] | undefined,
 ): LimitOfKey[] {
   const own = (plan === undefined ? policy.limits : policy.plans?.[plan]) ?? [];
-  const overridden = own.map((document) => ofOverride?.find(({ name }) => name === document.name) ?? document);
+  const overridden = own.map((document) => ofOverride?.find((one) => isLike(one, document)) ?? document);
   const cost = mostCost(ofOverride === undefined ? policy : { ...policy, limits: overridden });
   return own.map((document, i) => {
     const limit = readLimit(overridden[i] as LimitDocument, cost);
@@ -76,6 +117,10 @@ function limitsOf(
   });
 }
 
+function isLike(one: LimitDocument, other: LimitDocument): boolean {
+  return one.name === other.name && one.algorithm === other.algorithm;
+}
+
 /** A bucket shares its counter only with plans in which it fills in the same time, and warms as well or does not. */
 function sharing(policy: PolicyDocument, plan: string | undefined, document: LimitDocument, cost: bigint): string {
   const isBucket = document.algorithm === "token-bucket" || document.algorithm === "leaky-bucket";
@@ -83,11 +128,6 @@ function sharing(policy: PolicyDocument, plan: string | undefined, document: Lim
   const limit = readLimit(document, cost);
   const { top, bottom } = timeOf(limit, limit.capacity);
   return `${top}/${bottom} ${limit.warmUpUs !== undefined}`;
-}
-
-function planOf({ planBy = "", plans, defaultPlan }: PolicyDocument, ask: Ask): string | undefined {
-  const named = valueOfPart(planBy, ask);
-  return plans !== undefined && Object.hasOwn(plans, named) ? named : defaultPlan;
 }
 
 /** @returns "": it is absent or empty */

@@ -84,13 +84,10 @@ export interface Look {
   readonly refunded: Counter | undefined;
 }
 
-/**
- * The gateway waits for a debt that an edit has made too large, up to a second, as it waits for a clock. The document has it owe no more than it
- * can. This line goes when one of them has changed.
- */
-const waitsForEdits = true;
 const second = 1_000_000n;
 const hour = 3_600n * second;
+/** How much longer than an hour a store may keep a bucket that begins with less; and a third of its warm-up, if it filled while it warmed. */
+const keptLongerUs = 4n * second;
 
 export interface Moment {
   readonly nowUs: bigint;
@@ -164,10 +161,7 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
   const most = plus(clock, timeOf(limit, limit.capacity));
   if (!isLess(most, own.full)) return [own];
   const waits = !isLess(plus(most, whole(patienceUs(limit))), own.full);
-  const clipped = { ...own, full: most };
-  // Only a clock that has stepped back is waited for; what an edit makes smaller owes at most what it can.
-  if (nowUs >= counter.atUs) return waits && waitsForEdits ? [clipped, own] : [clipped];
-  return waits ? [own] : [clipped];
+  return [waits ? own : { ...own, full: most }];
 }
 
 /** Moves a counter's beginning with a clock that has stepped back behind it. Its debt stays where it is. */
@@ -191,8 +185,7 @@ function fullAndShaped(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
   const keptUs = largest(hour, limit.windowUs, limit.warmUpUs ?? 0n);
   const over = nowUs - fullSinceUs - keptUs;
   if (over < 0n) return [counter];
-  // By the bucket's own clock, which is behind while it warms.
-  const lateUs = 4n * second + (limit.warmUpUs ?? 0n) / 3n;
+  const lateUs = keptLongerUs + (limit.warmUpUs ?? 0n) / 3n;
   return over > lateUs ? [newBucket(limit, nowUs)] : [newBucket(limit, nowUs), counter];
 }
 

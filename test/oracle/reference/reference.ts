@@ -1,8 +1,25 @@
 // Compares what a world answered, event by event. The documents mostly allow one answer; where they allow several, the reference goes on
 // with every state that the answer fits, and it finds a difference when none is left.
 
-import type { Answer, Ask, AskAnswer, CounterAnswer, CounterRow, PolicyDocument, World, WorldEvent } from "../world.ts";
-import { type Applied, applicability, everyLimitOfKey, type LimitOfKey, limitsOfKey } from "./applicability.ts";
+import type {
+  Answer,
+  Ask,
+  AskAnswer,
+  Consumer,
+  CounterAnswer,
+  CounterRow,
+  PolicyDocument,
+  World,
+  WorldEvent,
+} from "../world.ts";
+import {
+  type Applied,
+  applicability,
+  type Circumstances,
+  everyLimitOfKey,
+  type LimitOfKey,
+  limitsOfKey,
+} from "./applicability.ts";
 import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
 import { type Limit, policyItem } from "./limits.ts";
 import { largest, least } from "./rational.ts";
@@ -25,6 +42,8 @@ interface Outcome {
   readonly shown: readonly Shown[];
   /** undefined: there is no such header. */
   readonly retryAfter: bigint | undefined;
+  /** The same before it is rounded, of a refusal by limits. */
+  readonly retryAfterUs: bigint | "never";
   readonly violated: readonly string[];
   readonly delayUs: bigint;
   readonly marks: readonly string[];
@@ -80,6 +99,7 @@ export function compare(world: World, answers: readonly Answer[]): Compared {
 
 class Reference {
   readonly #policies = new Map<string, PolicyDocument>();
+  readonly #consumers = new Map<string, Consumer>();
   /** States of all counters that fit what was heard, by gateway; gateways share those of policies of scope `cluster`. */
   #stores: readonly Store[] = [new Map()];
   #nowUs: bigint;
@@ -91,9 +111,14 @@ class Reference {
   /** Requests with slots that have not ended, and when they end. */
   #open: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
 
-  constructor({ startMs, policies }: World) {
+  constructor({ startMs, policies, consumers = [] }: World) {
     this.#nowUs = BigInt(startMs) * 1_000n;
     for (const policy of policies) this.#policies.set(policy.name, policy);
+    for (const consumer of consumers) this.#consumers.set(consumer.id, consumer);
+  }
+
+  get #circumstances(): Circumstances {
+    return { consumers: this.#consumers, nowMs: Number(this.#nowUs / 1_000n) };
   }
 
   get states(): number {
@@ -117,6 +142,12 @@ class Reference {
         return undefined;
       case "delete":
         this.#policies.delete(event.policy);
+        return undefined;
+      case "put-consumer":
+        this.#consumers.set(event.consumer.id, event.consumer);
+        return undefined;
+      case "delete-consumer":
+        this.#consumers.delete(event.id);
         return undefined;
       case "ask":
         return this.#judgeAsk(event, answer as AskAnswer, request);
@@ -171,49 +202,42 @@ class Reference {
       .filter(({ match }) => match.paths.includes(ask.path))
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.name < b.name ? -1 : 1));
     const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
-    const [before, inRedis] = [policies.filter((one) => !isLast(one)), policies.filter(isLast)];
-    const outcomes = this.#follow([...before, ...inRedis], ask, request, begin);
-    // Nothing says whether such a policy refuses in its own place a request that has no key or a wrong cost.
-    const denying = inRedis.findIndex((policy) => "statuses" in applicability(policy, ask));
-    if (denying < 0 || before.length === 0) return outcomes;
-    const denies = inRedis[denying] as PolicyDocument;
-    const ahead = policies.slice(0, policies.indexOf(denies)).filter((one) => !isLast(one));
-    return [...outcomes, ...this.#follow([...ahead, denies], ask, request, begin)];
+    return this.#follow(policies, [], ask, request, begin);
   }
 
-  /** Asks the first of these policies, and then the others. */
-  #follow(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Outcome[] {
+  /** Asks the first of these policies, and then the others. @param last those that one call to Redis decides after all others */
+  #follow(
+    policies: readonly PolicyDocument[],
+    last: readonly Applying[],
+    ask: Ask,
+    request: number,
+    course: Course,
+  ): Outcome[] {
     const [policy, ...others] = policies;
-    if (policy === undefined) return [passed(course)];
-    if (others.length > 0 && isLast(policy)) return this.#together(policies, ask, request, course);
-    const applied = applicability(policy, ask);
-    if ("passes" in applied) return this.#follow(others, ask, request, course);
+    if (policy === undefined) return this.#together(last, ask, request, course);
+    const applied = applicability(policy, ask, this.#circumstances);
+    if ("passes" in applied) return this.#follow(others, last, ask, request, course);
     if ("statuses" in applied) {
       return applied.statuses.map((status) => ({ ...refusal(course, []), status, retryAfter: undefined, shown: [] }));
     }
-    return this.#decisions(policy, applied, ask, course, request).flatMap((decision) => {
+    if (isLast(policy, applied)) return this.#follow(others, [...last, { policy, applied }], ask, request, course);
+    const { fresh, remembered } = this.#decisions(policy, applied, ask, course, request);
+    return [...fresh, ...remembered].flatMap((decision) => {
       const next = { ...course, ...decision.course };
-      return decision.outcome === undefined ? this.#follow(others, ask, request, next) : [decision.outcome];
+      return decision.outcome === undefined ? this.#follow(others, last, ask, request, next) : [decision.outcome];
     });
   }
 
-  /** One call to Redis decides all of these. Each that refuses may say so, alone if the worker remembers it. */
-  #together(policies: readonly PolicyDocument[], ask: Ask, request: number, course: Course): Outcome[] {
-    const denying = policies.map((policy) => applicability(policy, ask)).find((applied) => "statuses" in applied);
-    if (denying !== undefined && "statuses" in denying) {
-      return denying.statuses.map((status) => ({ ...refusal(course, []), status }));
-    }
+  /** One call to Redis decides all of these, unless the worker remembers that one of them refuses. */
+  #together(policies: readonly Applying[], ask: Ask, request: number, course: Course): Outcome[] {
     type Asked = { readonly course: Course; readonly refusals: readonly Outcome[] };
     let all: readonly Asked[] = [{ course, refusals: [] }];
     const alone: Outcome[] = [];
-    for (const policy of policies) {
-      const applied = applicability(policy, ask);
-      if ("passes" in applied || "statuses" in applied) continue;
-      for (const { outcome } of this.#decisions(policy, applied, ask, course, request)) {
-        if (outcome !== undefined) alone.push(outcome);
-      }
+    for (const { policy, applied } of policies) {
+      const { remembered } = this.#decisions(policy, applied, ask, course, request);
+      alone.push(...remembered.flatMap(({ outcome }) => outcome ?? []));
       all = all.flatMap((one) =>
-        this.#decisions(policy, applied, ask, one.course, request).map((decision): Asked => {
+        this.#decisions(policy, applied, ask, one.course, request, "kept").fresh.map((decision): Asked => {
           const { outcome } = decision;
           const next = { ...one.course, ...decision.course };
           if (outcome === undefined) return { course: next, refusals: one.refusals };
@@ -224,11 +248,18 @@ class Reference {
         }),
       );
     }
-    return [...all.flatMap((one) => (one.refusals.length === 0 ? [passed(one.course)] : joined(one))), ...alone];
+    return [...all.map((one) => (one.refusals.length === 0 ? passed(one.course) : joined(one))), ...alone];
   }
 
-  /** All that the limits of one policy may decide. */
-  #decisions(policy: PolicyDocument, applied: Applied, ask: Ask, course: Course, request: number): Decision[] {
+  /** All that the limits of one policy may decide. @param ifRefused what becomes of its counters if another policy refuses */
+  #decisions(
+    policy: PolicyDocument,
+    applied: Applied,
+    ask: Ask,
+    course: Course,
+    request: number,
+    ifRefused: "refunded" | "kept" = "refunded",
+  ): Decisions {
     const { limits, cost, mode } = applied;
     const place = policy.scope === "cluster" ? "" : `${ask.gateway} `;
     const names = limits.map(({ counter }) => place + counter);
@@ -237,7 +268,7 @@ class Reference {
     const name = [ask.gateway, ask.worker, ...names, ...limits.map(({ limit }) => limit.quota), cost].join(" ");
     const decisions = combinations(looks).flatMap((own): Decision[] => {
       const allowed = own.every((one) => one.allowed);
-      const kept = withCounters(course.kept, names, own, allowed ? "refunded" : "kept");
+      const kept = withCounters(course.kept, names, own, allowed ? ifRefused : "kept");
       const charged = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
       if (mode === "shadow") {
         // A policy in shadow mode keeps what it has counted, whatever the others decide.
@@ -264,16 +295,16 @@ class Reference {
       const refused: Refused = { atUs: moment.nowUs, retryUs: longestOf(retries), refusing };
       const mayRemember = policy.scope === "cluster" && refused.retryUs > 0n && !retries.includes("never");
       const heard = mayRemember ? new Map([...course.heard, [name, refused]]) : course.heard;
-      return overLimit(policy, { ...course, kept, charged, heard }, refusing, retryAfterOf(retries));
+      return overLimit(policy, { ...course, kept, charged, heard }, refusing, retries);
     });
     // It cannot have changed by itself; but clocks may have stepped since.
     const isLikely = decisions.some(({ isRefusal }) => isRefusal) || this.#hasStepped;
-    if (mode === "shadow") return decisions;
+    if (mode === "shadow") return { fresh: decisions, remembered: [] };
     const remembered = this.#recalled(name, moment).filter(({ retryUs }) => isLikely || retryUs <= questionUs);
-    return [
-      ...decisions,
-      ...remembered.flatMap(({ refusing, retryUs }) => overLimit(policy, course, refusing, retryAfterOf([retryUs]))),
-    ];
+    return {
+      fresh: decisions,
+      remembered: remembered.flatMap(({ refusing, retryUs }) => overLimit(policy, course, refusing, [retryUs])),
+    };
   }
 
   /** What a worker says of a refusal that it remembers. Others may have charged the counters since. */
@@ -295,11 +326,13 @@ class Reference {
     if (policy === undefined) return undefined;
     if (event.do !== "reset" && !Array.isArray(answer.limits)) return "expected limits; got no answer";
     const place = policy.scope === "cluster" ? "" : `${event.gateway} `;
-    const limits = limitsOfKey(policy, event.key);
+    const limits = limitsOfKey(policy, event.key, this.#consumers);
     const expected: string[] = [];
     const changed = this.#stores.flatMap((store): Store[] => {
       if (event.do === "reset") {
-        const names = new Set(everyLimitOfKey(policy, event.key).map(({ counter }) => place + counter));
+        const names = new Set(
+          everyLimitOfKey(policy, event.key, this.#consumers).map(({ counter }) => place + counter),
+        );
         return [new Map([...store].filter(([name]) => !names.has(name)))];
       }
       if (event.do !== "top-up") return [store];
@@ -331,7 +364,7 @@ class Reference {
             heard?.name === row.name &&
             heard.limit === row.limit &&
             heard.remaining === row.remaining &&
-            (row.resetsUs.length === 0 || row.resetsUs.some((us) => Number(us) === heard.resetAfterUs))
+            (row.resetsUs.length === 0 || row.resetsUs.some((us) => Number(us) === Number(heard.resetAfterUs)))
           );
         });
       });
@@ -370,18 +403,36 @@ interface Decision {
   readonly isRefusal?: boolean;
 }
 
-/** Policies of scope cluster that can only refuse come after all others. */
-function isLast({ scope, onLimit }: PolicyDocument): boolean {
-  return scope === "cluster" && onLimit?.action !== "tag";
+interface Decisions {
+  readonly fresh: readonly Decision[];
+  /** What a worker may say that remembers a refusal by Redis. */
+  readonly remembered: readonly Decision[];
 }
 
-/** What is heard if several policies refuse together: the longest wait, and the status of one of them. */
-function joined({ course, refusals }: { course: Course; refusals: readonly Outcome[] }): Outcome[] {
-  const retries = refusals.map(({ retryAfter }) => retryAfter);
-  const retryAfter = retries.includes(undefined) ? undefined : largest(...(retries as [bigint]));
-  const shown = refusals.flatMap((one) => one.shown);
-  const violated = refusals.flatMap((one) => one.violated);
-  return refusals.map(({ status }) => ({ ...refusal(course, shown), status, retryAfter, violated }));
+/** A policy that counts a request. */
+interface Applying {
+  readonly policy: PolicyDocument;
+  readonly applied: Applied;
+}
+
+/** Policies of scope cluster that can only refuse, and do, come after all others. */
+function isLast({ scope, onLimit }: PolicyDocument, { mode }: Applied): boolean {
+  return scope === "cluster" && mode === "enforce" && onLimit?.action !== "tag";
+}
+
+/** What is heard if several policies refuse together: the response of the one with the longest wait, of equal ones the first. */
+function joined({ course, refusals }: { course: Course; refusals: readonly Outcome[] }): Outcome {
+  const isLonger = (a: Outcome, b: Outcome) =>
+    b.retryAfterUs !== "never" && (a.retryAfterUs === "never" || a.retryAfterUs > b.retryAfterUs);
+  const speaks = refusals.reduce((longest, one) => (isLonger(one, longest) ? one : longest));
+  const { status, retryAfter, retryAfterUs, shown } = speaks;
+  return {
+    ...refusal(course, shown),
+    status,
+    retryAfter,
+    retryAfterUs,
+    violated: refusals.flatMap((one) => one.violated),
+  };
 }
 
 /** What becomes of a request that a policy refuses. */
@@ -389,7 +440,7 @@ function overLimit(
   policy: PolicyDocument,
   course: Course,
   refusing: readonly Shown[],
-  retryAfter: bigint | undefined,
+  retries: readonly Look["retryUs"][],
 ): Decision[] {
   const { status = 429, action, header = "" } = policy.onLimit ?? { action: "reject" };
   if (action === "tag") {
@@ -401,7 +452,11 @@ function overLimit(
     }));
   }
   const violated = refusing.map(({ limit }) => limit.name);
-  return [{ course, outcome: { ...refusal(course, refusing), status, retryAfter, violated }, isRefusal: true }];
+  const retryAfterUs = retries.includes("never") ? "never" : longestOf(retries);
+  const retryAfter = retryAfterOf(retries);
+  return [
+    { course, outcome: { ...refusal(course, refusing), status, retryAfter, retryAfterUs, violated }, isRefusal: true },
+  ];
 }
 
 function passed({ charged, shown, delayUs, marks, heard }: Course): Outcome {
@@ -413,6 +468,7 @@ function passed({ charged, shown, delayUs, marks, heard }: Course): Outcome {
     status: 200,
     shown: shown.filter(({ remaining }) => remaining === fewest),
     retryAfter: undefined,
+    retryAfterUs: 0n,
     violated: [],
     delayUs,
     marks,
@@ -427,6 +483,7 @@ function refusal({ kept, heard }: Course, refusing: readonly Shown[]): Outcome {
     status: 429,
     shown: refusing,
     retryAfter: undefined,
+    retryAfterUs: 0n,
     violated: [],
     delayUs: 0n,
     marks: [],
@@ -538,7 +595,7 @@ function wordsOf(outcomes: readonly Outcome[], answer: AskAnswer): string {
   return `expected ${expected}; got ${status}, ${shown.join(", ")}, waited ${waitedUs} µs, marks ${marks}, ${answer.body}`;
 }
 
-type Row = Omit<CounterRow, "resetAfterUs"> & { readonly resetsUs: readonly (bigint | number)[] };
+type Row = Omit<CounterRow, "resetAfterUs"> & { readonly resetsUs: readonly (bigint | number | string)[] };
 
 function rowWords({ name, limit, remaining, resetsUs }: Row): string {
   return `${name} ${remaining} of ${limit}, all after ${resetsUs.join("|")} µs`;
