@@ -26,6 +26,11 @@ const refusalCache = "gateway/src/stores/redis/refusal-cache.ts";
 const charge = "gateway/src/redis-scripts/charge.ts";
 const chargeBatch = "gateway/src/redis-scripts/charge-batch.ts";
 
+const clientPlan = `${request}/client-plan.ts`;
+const schedule = "limiter/src/document/schedule.ts";
+const checks = "gateway/src/check-api/decide.ts";
+const evaluate = "gateway/src/decide/evaluate.ts";
+
 export const breaks: readonly OracleBreak[] = [
   broken("token-bucket: a full debt is refused", tokenBucket, "rest <= bucket.fullRest);", "rest < bucket.fullRest);"),
   broken("token-bucket: fractions are lost", tokenBucket, "rest = restAfter % bucket.quota;", "rest = 0;"),
@@ -239,12 +244,7 @@ export const breaks: readonly OracleBreak[] = [
     "applied.policy = pricedPolicy(applied.policy, cost);",
     "applied.policy = pricedPolicy(applied.policy, 1);",
   ),
-  broken(
-    "evaluate: an over-limit mark refuses",
-    "gateway/src/decide/evaluate.ts",
-    "    own.merged.decision.allowed = true;\n",
-    "",
-  ),
+  broken("evaluate: an over-limit mark refuses", evaluate, "    own.merged.decision.allowed = true;\n", ""),
   broken(
     "refusals: a remembered one lasts a second longer",
     refusalCache,
@@ -271,6 +271,85 @@ export const breaks: readonly OracleBreak[] = [
     charge,
     "if (allowed || counter.stepped) saveCounter",
     "if (allowed) saveCounter",
+    "cluster",
+  ),
+  broken(
+    "consumers: the plan of a consumer is ignored",
+    clientPlan,
+    "policyInPlan(policy, ofConsumer);",
+    "policyInPlan(policy, ofConsumer === plan ? ofConsumer : undefined);",
+  ),
+  broken(
+    "consumers: their own limits are ignored",
+    clientPlan,
+    "if (overrides === undefined) return inPlan;",
+    "if (overrides === undefined || overrides.length > 0) return inPlan;",
+  ),
+  broken(
+    "consumers: the last value of the key names them",
+    clientPlan,
+    'consumerOf(policy.app, values[0] ?? "");',
+    'consumerOf(policy.app, values[values.length - 1] ?? "");',
+  ),
+  broken(
+    "schedules: a window ends a second late",
+    schedule,
+    "second >= from && second < to)",
+    "second >= from && second < to + 1)",
+  ),
+  broken(
+    "schedules: they go by UTC",
+    schedule,
+    "nowSeconds + offsetMinutes * 60 -",
+    "nowSeconds + 0 * offsetMinutes -",
+  ),
+  broken(
+    "schedules: the night to Monday ends at midnight",
+    schedule,
+    "if (to > weekSeconds) spans.push({ from: 0, to: to - weekSeconds });",
+    "if (to > weekSeconds + daySeconds) spans.push({ from: 0, to: to - weekSeconds });",
+  ),
+  broken(
+    "schedules: clocks that change are noticed at the next window",
+    schedule,
+    "if (fromSeconds > nowSeconds) next =",
+    "if (fromSeconds > nowSeconds + weekSeconds) next =",
+  ),
+  broken(
+    "schedules: a clock that stepped back is noticed at the next window",
+    `${request}/applicability.ts`,
+    "now < state.fromSeconds || now >= state.untilSeconds",
+    "now >= state.untilSeconds",
+  ),
+  broken(
+    "checks: costs of the same key are not added",
+    checks,
+    "outcome.cost = math.min(outcome.cost + cost, mostCost);",
+    "outcome.cost = math.min(cost, mostCost);",
+  ),
+  broken(
+    "checks: a peek is decided with the others",
+    checks,
+    "if (outcome.isPeek) peeks.push(outcome);",
+    "if (outcome.isPeek && outcome.cost > 99) peeks.push(outcome);",
+  ),
+  broken(
+    "checks: what others refuse stays charged",
+    checks,
+    "if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);",
+    "if (allOrNone && allAllowed(distinct)) takeBack(distinct, charges);",
+  ),
+  broken(
+    "checks: the plan of a check is ignored",
+    "gateway/src/check-api/requested-policy.ts",
+    "const applied = limitsFor(policy, values, plan);",
+    "const applied = limitsFor(policy, values, plan === undefined ? plan : undefined);",
+  ),
+  broken(
+    "evaluate: a policy in shadow mode counts last",
+    evaluate,
+    'if (policy.policy.mode === "shadow") {',
+    'if (policy.policy.mode === "shadow" && inFleet === undefined) {',
     "cluster",
   ),
 ];

@@ -4,7 +4,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { changesOf } from "./reference/calendar.ts";
-import type { Played, World } from "./world.ts";
+import type { Checks, Played, World } from "./world.ts";
 import { timezonesIn } from "./worlds.ts";
 
 export const project = resolve(import.meta.dirname, "../..");
@@ -35,7 +35,9 @@ export class VirtualPlayer implements Player {
   play(world: World): Promise<Played> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ resolve, reject });
-      this.#child.stdin.write(`${JSON.stringify({ ...world, zones: zonesOf(world) })}\n`);
+      // Lua's JSON knows no empty list, so the bodies are written here.
+      const events = world.events.map((event) => (event.do === "check" ? { ...event, body: bodyOf(event) } : event));
+      this.#child.stdin.write(`${JSON.stringify({ ...world, events, zones: zonesOf(world) })}\n`);
     });
   }
 
@@ -46,6 +48,11 @@ export class VirtualPlayer implements Player {
   #fail(error: Error): void {
     for (const { reject } of this.#waiting.splice(0)) reject(error);
   }
+}
+
+/** What a caller of the check API sends. */
+export function bodyOf({ checks, allOrNone }: Checks): string {
+  return JSON.stringify({ checks, allOrNone });
 }
 
 /** The clock changes of the zones that policies name, as gateways get them: from which second on there is which offset, in minutes. */

@@ -15,8 +15,14 @@ local asksRedisMs = 0.01
 -- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
 local untilAppliedMs = { put = 25, delete = 25, ["put-consumer"] = 25, ["delete-consumer"] = 25, reset = 200 }
 local consumersBytes = 1048576
+local token = "token-of-the-caller"
 
 local mostKilobytes = 200000
+
+-- A caller of the check API has one token, whose hash gateways know.
+local function callersOf(one)
+  return { one.workers[1].module("gateway.src.runtime.sha256").sha256Hex(token) }
+end
 
 -- A consumer as the control plane tells gateways of it (limiter/src/protocol/consumer-lines.ts).
 local function lineOf(consumer)
@@ -59,7 +65,7 @@ local function beginWorlds(world)
   all[1].redis.clockUs = world.startMs * 1000 - 1700000000000000
   for _, one in ipairs(all) do
     one.setGateways(#all)
-    one.publish(world.policies, world.zones)
+    one.publish(world.policies, world.zones, callersOf(one))
     for _, worker in ipairs(one.workers) do
       worker.begin()
     end
@@ -121,7 +127,7 @@ local function publish(all, policies, zones)
     list[#list + 1] = policy
   end
   for _, one in ipairs(all) do
-    one.publish(list, zones)
+    one.publish(list, zones, callersOf(one))
   end
 end
 
@@ -153,6 +159,16 @@ local function ask(all, event)
     uri = event.path,
     variables = variables,
     serviceUs = event.serviceMs * 1000,
+  })
+end
+
+local function check(all, event)
+  return all[event.gateway].workers[event.worker].request({
+    uri = "/sluice/v1/check",
+    method = "POST",
+    content = "check",
+    variables = { http_authorization = "Bearer " .. token, http_content_type = "application/json" },
+    body = event.body,
   })
 end
 
@@ -215,8 +231,8 @@ local function play(world)
     dueUs = pass(all, dueUs, event.afterMs, untilMs)
     local what = event["do"]
     untilMs = untilAppliedMs[what] or 0
-    if what == "ask" then
-      local request = ask(all, event)
+    if what == "ask" or what == "check" then
+      local request = what == "ask" and ask(all, event) or check(all, event)
       local calls = #all[1].redis.calls
       all[1].run(0)
       -- Its turn at Redis comes within a µs or two, and before that of the next request.

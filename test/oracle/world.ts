@@ -80,6 +80,7 @@ export interface World {
 /** `afterMs`: so long after the event before. Gateways and workers count from 1. */
 export type WorldEvent = { readonly afterMs: number } & (
   | Ask
+  | Checks
   | Put
   | Delete
   | PutConsumer
@@ -98,6 +99,23 @@ export interface Ask {
   readonly worker: number;
   /** How long the service behind takes. */
   readonly serviceMs: number;
+}
+
+/** A service asks the check API. */
+export interface Checks {
+  readonly do: "check";
+  readonly checks: readonly Check[];
+  readonly allOrNone: boolean;
+  readonly gateway: number;
+  readonly worker: number;
+}
+
+export interface Check {
+  readonly policy: string;
+  readonly key: readonly string[];
+  readonly cost?: number;
+  readonly plan?: string;
+  readonly peek?: boolean;
 }
 
 export interface Put {

@@ -5,6 +5,7 @@ import { changesOf } from "./reference/calendar.ts";
 import type {
   AlgorithmName,
   Ask,
+  Check,
   Consumer,
   LimitDocument,
   Mode,
@@ -19,6 +20,8 @@ import type {
 export const leavesOut = {
   /** Edits that give a bucket a `warmUp` or take it away. */
   otherWarmUps: true,
+  /** Checks of policies of scope `cluster`, whose refusals workers remember. */
+  checksInCluster: true,
 };
 
 export interface Kinds {
@@ -29,7 +32,7 @@ export interface Kinds {
   readonly topics?: readonly Topic[];
 }
 
-export const everyTopic = ["consumers", "schedules"] as const;
+export const everyTopic = ["consumers", "schedules", "checks"] as const;
 export type Topic = (typeof everyTopic)[number];
 
 export const everyAlgorithm: readonly AlgorithmName[] = [
@@ -67,7 +70,8 @@ export const zones = [
 ];
 const daysOfWeek = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const plans = ["free", "pro", "max", "none"];
-const longestFillMs = 99 * 365 * 86_400_000;
+/** Headers say no times of more than 71 years. */
+const longestFillMs = 70 * 365 * 86_400_000;
 const unitsMs: Readonly<Record<string, number>> = {
   ms: 1,
   s: 1_000,
@@ -357,6 +361,12 @@ class Maker {
     if (kind <= 16 && isOnNode && !waits) {
       return { afterMs, do: "top-up", policy: name, key: values, gateway, units: this.#number(1, 5) };
     }
+    const askable = policies.filter((one) => one.scope !== "cluster" || !leavesOut.checksInCluster);
+    if (kind > 60 && askable.length > 0 && this.#topics.has("checks")) {
+      const worker = this.#number(1, workers);
+      const checks = Array.from({ length: this.#chance(60) ? 1 : this.#number(2, 3) }, () => this.#check(askable));
+      return { afterMs, do: "check", checks, allOrNone: this.#chance(75), gateway, worker };
+    }
     if (kind <= 22 && this.#topics.has("consumers")) {
       const id = this.#one([...keys, ...addresses]);
       if (this.#chance(25)) return { afterMs, do: "delete-consumer", id };
@@ -364,6 +374,23 @@ class Maker {
     }
     if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
     return this.#ask(policies, afterMs, gateway, this.#number(1, workers));
+  }
+
+  #check(policies: readonly PolicyDocument[]): Check {
+    const { name, key, plans: own, planBy = "" } = this.#one(policies);
+    const values = key.map((part) => {
+      if (part === "const:c") return "c";
+      if (part === "header:x-plan") return this.#one(plans);
+      return part === "ip" ? this.#one(addresses) : this.#one(["a", "a", "a", "b", "bb", ""]);
+    });
+    const mayNamePlan = own !== undefined && planBy.startsWith("header:") && !key.includes(planBy);
+    return {
+      policy: this.#chance(98) ? name : "p9",
+      key: values,
+      ...(this.#chance(40) ? { cost: this.#one([1, 2, 2, 3, 5, 99]) } : {}),
+      ...(mayNamePlan ? (this.#chance(60) ? { plan: this.#one(plans) } : {}) : this.#chance(1) ? { plan: "pro" } : {}),
+      ...(this.#chance(20) ? { peek: true } : {}),
+    };
   }
 
   #step(policies: readonly PolicyDocument[]): number {
@@ -470,7 +497,12 @@ export function isLegal({ policies, events }: World): boolean {
   const edited = events.flatMap((event) => (event.do === "put" ? [event.policy] : []));
   return (
     [...policies, ...edited].every(isLegalPolicy) &&
-    events.every((event) => !("key" in event) || event.key.length === parts.get(event.policy))
+    events.every((event) => !("key" in event) || event.key.length === parts.get(event.policy)) &&
+    events.every(
+      (event) =>
+        event.do !== "check" ||
+        event.checks.every(({ policy, key }) => key.length === (parts.get(policy) ?? key.length)),
+    )
   );
 }
 

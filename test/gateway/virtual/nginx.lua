@@ -601,6 +601,11 @@ local function newWorker(world, number)
     clear_header = function(name)
       current().sent[name] = nil
     end,
+    read_body = function() end,
+    get_body_data = function()
+      return current().sentBody
+    end,
+    get_body_file = function() end,
   }
 
   local function flat(value)
@@ -629,8 +634,28 @@ local function newWorker(world, number)
   end
 
   ngx.thread = {
-    spawn = function()
-      error("no spec has light threads")
+    spawn = function(work)
+      local thread = {}
+      run(current(), worker.task.phase, function()
+        thread.results = { pcall(work) }
+      end, function()
+        thread.ended = true
+        if thread.wake then
+          thread.wake()
+        end
+      end)
+      return thread
+    end,
+    wait = function(thread)
+      if not thread.ended then
+        worker.wait(function(wake)
+          thread.wake = wake
+          return function()
+            thread.wake = nil
+          end
+        end)
+      end
+      return unpack(thread.results)
     end,
   }
 
@@ -1013,8 +1038,18 @@ local function newWorker(world, number)
     end)
   end
 
+  -- A location whose content is Sluice's own, like the check API.
+  local function answer(request)
+    run(request, "content", worker.sluice[request.content], function()
+      request.decidedUs = clock.nowUs
+      request.status = request.status or 200
+      finish(request)
+    end)
+  end
+
   -- A request comes. `options`: `uri`, `variables` of nginx (http_x_key = …), `method`, and `serviceUs`, how long the service behind
   -- takes to respond; negative: until `finish` is called. `internal`: nginx itself sent it here, as an index or an error page does.
+  -- `content`: the function of Sluice that answers it, such as "check", and `body`: what the client sends.
   function worker.request(options)
     if type(options) == "string" then
       options = { uri = options }
@@ -1027,6 +1062,8 @@ local function newWorker(world, number)
       variables = variables,
       method = options.method or "GET",
       internal = options.internal,
+      content = options.content,
+      sentBody = options.body,
       headers = {},
       sent = {},
       serviceUs = options.serviceUs or 1000,
@@ -1058,7 +1095,11 @@ local function newWorker(world, number)
       end
       request.startSeconds = ngx.now()
       worker.requests[#worker.requests + 1] = request
-      access(request)
+      if request.content then
+        answer(request)
+      else
+        access(request)
+      end
     end)
     world.requests[#world.requests + 1] = request
     return request
@@ -1183,13 +1224,17 @@ function nginx.world(options)
 
   -- Policies that are in force from now on, in place of all others; workers see them within 10 ms. They are published as
   -- gateway/src/snapshot/shared-entries.ts has it: each text that changes in a slot of its own. `zones`: the changes of the clocks
-  -- of the time zones that they name, as in a snapshot.
-  function world.publish(policies, zones)
+  -- of the time zones that they name, as in a snapshot. `callers`: the SHA-256 of tokens of callers of the check API.
+  function world.publish(policies, zones, callers)
     version = version + 1
     local lines, wanted, names = {}, {}, {}
     for zone, changes in orderedPairs(zones or {}) do
       names[#names + 1] = "z:" .. zone
       wanted["z:" .. zone] = cjson.encode(changes)
+    end
+    for _, sha256 in ipairs(callers or {}) do
+      names[#names + 1] = "c:" .. sha256
+      wanted["c:" .. sha256] = cjson.encode({ app = "shop", sha256 = sha256 })
     end
     for _, policy in ipairs(policies) do
       names[#names + 1] = "p:shop:" .. policy.name

@@ -1,6 +1,6 @@
 // Whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
 
-import type { Ask, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
+import type { Ask, Check, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";
 import { least } from "./rational.ts";
 import { isOn } from "./schedule.ts";
@@ -25,35 +25,79 @@ export interface LimitOfKey {
   readonly counter: string;
 }
 
-/** `passes`: the policy does not count the request. `status`: it refuses the request, and no limit has decided that. */
+/** Why a policy does not count a request. */
+export type Reason = "off" | "exempt" | "key-missing";
+
+/** `passes`: the policy does not count the request. `statuses`: it refuses the request, and no limit has decided that. */
 export type Applicability =
-  | { readonly passes: true }
+  | { readonly passes: true; readonly reason: Reason }
   | { readonly statuses: readonly number[]; readonly mode: Mode }
   | Applied;
 
-const passes: Applicability = { passes: true };
+/** What a policy asks of a request, or of a check. */
+interface Asked {
+  readonly values: readonly string[];
+  /** undefined: a check whose key has none. */
+  readonly address: string | undefined;
+  /** undefined: the request states a cost that is none. */
+  readonly cost: bigint | undefined;
+  /** What names its plan. */
+  plan(): string;
+}
 
-export function applicability(policy: PolicyDocument, ask: Ask, { consumers, nowMs }: Circumstances): Applicability {
+export function applicability(policy: PolicyDocument, ask: Ask, circumstances: Circumstances): Applicability {
+  const asked = {
+    values: policy.key.map((part) => valueOfPart(part, ask)),
+    address: ask.address,
+    cost: costOf(policy, ask),
+    plan: () => valueOfPart(policy.planBy ?? "", ask),
+  };
+  return applicabilityOf(policy, asked, circumstances);
+}
+
+/** @param check of this policy */
+export function applicabilityOfCheck(
+  policy: PolicyDocument,
+  { key, cost, plan = "" }: Check,
+  circumstances: Circumstances,
+): Applicability {
+  const own = typeof policy.cost === "number" ? policy.cost : (policy.cost?.default ?? 1);
+  const place = policy.key.indexOf(policy.planBy ?? "");
+  const asked = {
+    values: key,
+    address: key[policy.key.indexOf("ip")],
+    cost: BigInt(cost ?? own),
+    plan: () => (place < 0 ? plan : (key[place] ?? "")),
+  };
+  return applicabilityOf(policy, asked, circumstances);
+}
+
+function applicabilityOf(policy: PolicyDocument, asked: Asked, { consumers, nowMs }: Circumstances): Applicability {
+  const { values, cost } = asked;
   const policyMode = policy.mode ?? "enforce";
-  if (policyMode === "off") return passes;
-  if (policy.schedule !== undefined && !isOn(policy.schedule, nowMs)) return passes;
-  if (isExemptAddress(policy, ask.address)) return passes;
-  const values = policy.key.map((part) => valueOfPart(part, ask));
+  if (policyMode === "off") return passesBecause("off");
+  if (policy.schedule !== undefined && !isOn(policy.schedule, nowMs)) return passesBecause("off");
+  if (asked.address !== undefined && isExemptAddress(policy, asked.address)) return passesBecause("exempt");
   const isMissing = values.includes("") && policy.onMissingKey !== "shared";
   const override = isMissing ? undefined : policy.overrides?.find(({ key }) => matches(key, values));
   const mode = override?.mode ?? policyMode;
-  if (mode === "off") return passes;
+  if (!isMissing && policy.exempt?.keys?.some((key) => matches(key, values))) return passesBecause("exempt");
+  if (mode === "off") return passesBecause("off");
   if (isMissing) {
-    return policy.onMissingKey === "deny" && mode === "enforce" ? { statuses: [403], mode } : passes;
+    return policy.onMissingKey === "deny" && mode === "enforce"
+      ? { statuses: [403], mode }
+      : passesBecause("key-missing");
   }
-  if (policy.exempt?.keys?.some((key) => matches(key, values))) return passes;
-  const cost = costOf(policy, ask);
-  if (cost === undefined) return mode === "enforce" ? { statuses: [400], mode } : passes;
+  if (cost === undefined) return mode === "enforce" ? { statuses: [400], mode } : passesBecause("key-missing");
   if (override !== undefined || policy.plans === undefined) {
     return { mode, cost, limits: limitsOf(policy, values, policy.defaultPlan, override?.limits) };
   }
-  const { plan, limits } = ofClient(policy, values, consumers, () => valueOfPart(policy.planBy ?? "", ask));
+  const { plan, limits } = ofClient(policy, values, consumers, asked.plan);
   return { mode, cost, limits: limitsOf(policy, values, plan, limits) };
+}
+
+function passesBecause(reason: Reason): Applicability {
+  return { passes: true, reason };
 }
 
 /** The limits of a key, as an operator sees them. */

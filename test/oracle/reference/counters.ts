@@ -406,7 +406,8 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
   switch (counter.kind) {
     case "bucket": {
       const clock = whole(clockAt(counter, nowUs));
-      if (isLess(counter.full, clock)) return counter;
+      // The hour for which a full one is kept begins anew.
+      if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, full: clock } : counter;
       return { ...counter, full: larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock) };
     }
     case "fixed-window":

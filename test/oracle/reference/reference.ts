@@ -5,6 +5,8 @@ import type {
   Answer,
   Ask,
   AskAnswer,
+  Check,
+  Checks,
   Consumer,
   CounterAnswer,
   CounterRow,
@@ -15,11 +17,13 @@ import type {
 import {
   type Applied,
   applicability,
+  applicabilityOfCheck,
   type Circumstances,
   everyLimitOfKey,
   type LimitOfKey,
   limitsOfKey,
 } from "./applicability.ts";
+import { groupsOf, type HeardResult, isHeard, type Result, resultOf, resultWords } from "./check-results.ts";
 import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
 import { type Limit, policyItem } from "./limits.ts";
 import { largest, least } from "./rational.ts";
@@ -87,9 +91,10 @@ export function compare(world: World, answers: readonly Answer[]): Compared {
     const answer = answers[index];
     if (answer === undefined) break;
     const words = reference.compare(event, answer, index);
-    if (event.do === "ask") {
-      decisions += 1;
-      if ((answer as AskAnswer).status !== 200) refusals += 1;
+    if (event.do === "ask" || event.do === "check") {
+      decisions += event.do === "ask" ? 1 : event.checks.length;
+      const { status, body } = answer as AskAnswer;
+      if (status !== 200 || body.startsWith('{"allowed":false')) refusals += 1;
     }
     if (words !== undefined) return { difference: { index, words }, decisions, refusals, gaveUp: false };
     if (reference.states > mostStates) return { difference: undefined, decisions, refusals, gaveUp: true };
@@ -151,6 +156,8 @@ class Reference {
         return undefined;
       case "ask":
         return this.#judgeAsk(event, answer as AskAnswer, request);
+      case "check":
+        return this.#judgeChecks(event, answer as AskAnswer, request);
       case "reset":
       case "top-up":
       case "read":
@@ -185,16 +192,118 @@ class Reference {
     const fitting = outcomes.filter((outcome) => mismatches(outcome, answer).length === 0);
     if (fitting.length === 0) return wordsOf(outcomes, answer);
     this.#stores = distinct(fitting.map(({ store }) => store));
+    this.#remember(fitting);
+    // A request that is refused returns the slots that policies in shadow mode have counted.
+    const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
+    this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
+    return undefined;
+  }
+
+  #remember(fitting: readonly { readonly heard: Heard }[]): void {
     for (const { heard } of fitting) {
       for (const [name, refused] of heard) {
         const others = (this.#refused.get(name) ?? []).filter(({ atUs }) => atUs !== refused.atUs);
         this.#refused.set(name, [...others, refused].slice(-mostRemembered));
       }
     }
-    // A request that is refused returns the slots that policies in shadow mode have counted.
-    const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
-    this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
+  }
+
+  #judgeChecks(event: Checks, answer: AskAnswer, request: number): string | undefined {
+    this.#lateUs = BigInt(answer.lateUs);
+    const status = this.#statusOf(event.checks);
+    if (status !== 200 || answer.status !== 200) {
+      return answer.status === status ? undefined : `expected status ${status}; got ${answer.status}, ${answer.body}`;
+    }
+    const heard = JSON.parse(answer.body) as { readonly results: readonly HeardResult[] };
+    const all = this.#stores.flatMap((store) => this.#checked(event, store, request));
+    const fitting = all.filter(({ results, refused }) =>
+      results.every((one, i) => isHeard(one, heard.results[i] as HeardResult, refused && event.allOrNone)),
+    );
+    if (fitting.length === 0) {
+      const expected = new Set(all.map(({ results }) => results.map(resultWords).join(", ")));
+      return `expected ${[...expected].join(" or ")}; got ${answer.body}`;
+    }
+    this.#stores = distinct(fitting.map(({ course, refused }) => (refused ? course.kept : course.charged)));
+    this.#remember(fitting.map(({ course }) => course));
     return undefined;
+  }
+
+  /** @returns 200, or of what kind the error is */
+  #statusOf(checks: readonly Check[]): number {
+    if (checks.some(({ policy }) => !this.#policies.has(policy))) return 404;
+    const isWrong = checks.some(({ key, plan, peek, policy: name }) => {
+      const { plans, planBy = "", key: parts } = this.#policies.get(name) as PolicyDocument;
+      if (plan !== undefined && (plans === undefined || planBy === "consumer" || parts.includes(planBy))) return true;
+      if (plan !== undefined && !Object.hasOwn(plans ?? {}, plan)) return true;
+      const policy = this.#policies.get(name) as PolicyDocument;
+      const own =
+        plan === undefined ? limitsOfKey(policy, key, this.#consumers).map(({ limit }) => limit) : plans?.[plan];
+      return peek !== true && own?.some(({ algorithm }) => algorithm === "concurrency");
+    });
+    return isWrong ? 400 : 200;
+  }
+
+  /** All that the documents allow these checks to hear. */
+  #checked({ checks, allOrNone, gateway }: Checks, store: Store, request: number): Checked[] {
+    const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
+    let all: Checked[] = [{ course: begin, refused: false, results: [] }];
+    for (const { check, places } of groupsOf(checks, allOrNone)) {
+      all = all.flatMap((one) =>
+        this.#checkedOne(
+          check,
+          places.map((i) => checks[i] as Check),
+          one.course,
+          { gateway, request },
+        ).map((decided) => {
+          const { charged, kept } = decided.course;
+          const results = [...one.results];
+          for (const place of places) results[place] = decided.result;
+          return {
+            course: { ...decided.course, kept: allOrNone ? kept : charged },
+            refused: one.refused || !decided.result.allowed,
+            results,
+          };
+        }),
+      );
+    }
+    return all;
+  }
+
+  /** @param together the checks of the same policy and key, with this one */
+  #checkedOne(
+    check: Check,
+    together: readonly Check[],
+    course: Course,
+    { gateway, request }: { readonly gateway: number; readonly request: number },
+  ): { readonly course: Course; readonly result: Result }[] {
+    const policy = this.#policies.get(check.policy) as PolicyDocument;
+    const applied = applicabilityOfCheck(policy, check, this.#circumstances);
+    if ("passes" in applied) return [{ course, result: { allowed: true, reasons: [applied.reason, "shadow"] } }];
+    if ("statuses" in applied) return [{ course, result: { allowed: false, reasons: ["key-missing"] } }];
+    const cost = together.reduce((sum, one) => {
+      const other = applicabilityOfCheck(policy, one, this.#circumstances);
+      return sum + ("cost" in other ? other.cost : 0n);
+    }, 0n);
+    const { limits, mode } = applied;
+    const place = policy.scope === "cluster" ? "" : `${gateway} `;
+    const names = limits.map(({ counter }) => place + counter);
+    const moment = this.#moment(request, policy.scope);
+    const looksAt = (units: bigint) =>
+      limits.map(({ limit }, i) => look(course.kept.get(names[i] as string), limit, units, moment));
+    const isPeek = check.peek === true;
+    const nothing = combinations(looksAt(0n));
+    return combinations(looksAt(cost)).map((looks, i) => {
+      const isAllowed = looks.every((one) => one.allowed);
+      const kept = withCounters(course.kept, names, looks, isAllowed ? "refunded" : "kept");
+      const charged = withCounters(course.charged, names, looks, isAllowed ? "charged" : "kept");
+      if (mode === "shadow") {
+        const keeps = withCounters(course.kept, names, looks, isAllowed ? "charged" : "kept");
+        const next = isPeek ? course : { ...course, charged, kept: keeps };
+        return { course: next, result: { allowed: true, reasons: ["shadow" as const] } };
+      }
+      const result = resultOf(applied, looks, nothing[i] as Look[], isPeek);
+      return { course: isPeek ? course : { ...course, charged, kept }, result };
+    });
   }
 
   #outcomes(ask: Ask, store: Store, request: number): Outcome[] {
@@ -401,6 +510,13 @@ interface Decision {
   /** undefined: the request goes on to the next policy. */
   readonly outcome: Outcome | undefined;
   readonly isRefusal?: boolean;
+}
+
+/** What becomes of a request of the check API. */
+interface Checked {
+  readonly course: Course;
+  readonly refused: boolean;
+  readonly results: readonly Result[];
 }
 
 interface Decisions {
