@@ -61,6 +61,45 @@ it("says that a bucket which fills within a µs has a window of a second", async
   await agrees(oneBucket({ quota: 289_766_699, window: "3s", burst: 1 }));
 });
 
+it("counts in shadow mode what reaches the policy, also if another one refuses it later", async () => {
+  const [match, key] = [{ paths: ["/one"] }, ["header:x-key"]];
+  const daily = (quota: number) => [{ name: "default", algorithm: "fixed-window" as const, quota, window: "1d" }];
+  const shadow = { name: "p1", match, key, limits: daily(2), scope: "cluster" as const, mode: "shadow" as const };
+  const enforced = { name: "p2", match, key, limits: daily(1) };
+  for (const priority of [1, -1]) {
+    const events: WorldEvent[] = [
+      request,
+      request,
+      { afterMs: 100, do: "put", policy: { ...shadow, mode: "enforce" } },
+      { afterMs: 100, do: "delete", policy: "p2" },
+      { ...request, afterMs: 100 },
+    ];
+    const policies = [{ ...shadow, priority }, enforced];
+    const world: World = { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events };
+    await agrees(world);
+    const { answers } = await player.play(world);
+    expect(answers.at(-1)).toMatchObject({ status: priority === 1 ? 429 : 200 });
+  }
+});
+
+it("has the policy with the longest wait speak if several of scope cluster refuse in one call", async () => {
+  const policyOf = (name: string, window: string, status: number) => ({
+    name,
+    match: { paths: ["/one"] },
+    key: [],
+    limits: [{ name: "default", algorithm: "fixed-window" as const, quota: 1, window }],
+    scope: "cluster" as const,
+    onLimit: { action: "reject" as const, status },
+  });
+  const policies = [policyOf("p1", "1h", 503), policyOf("p2", "1d", 599)];
+  const events = [request, request, request];
+  const world: World = { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events };
+  await agrees(world);
+  const { answers } = await player.play(world);
+  // By then, the worker remembers both refusals, and answers for the first policy without a call.
+  expect(answers).toMatchObject([{ status: 200 }, { status: 599 }, { status: 503 }]);
+});
+
 it("can make each of its breaks", () => {
   const places = breaks.map(({ file, line }) => readFileSync(join(project, file), "utf8").split(line).length - 1);
   expect(places).toEqual(breaks.map(() => 1));
