@@ -7,18 +7,21 @@ import { requireSystemPackages } from "../../launch/system-packages.ts";
 import { breaks } from "./breaks.ts";
 import { playBroken } from "./broken.ts";
 import { asTest, type OracleOptions, play, shrunk } from "./oracle.ts";
-import { VirtualPlayer } from "./players.ts";
+import { type Player, VirtualPlayer } from "./players.ts";
+import { RealPlayer } from "./real/player.ts";
 import type { AlgorithmName } from "./world.ts";
 import { everyAlgorithm } from "./worlds.ts";
 
 const usage =
-  "npm run oracle -- [--worlds 10000] [--seed 1] [--algorithm NAME] [--scope node|cluster] [--break NAME|all]";
+  "npm run oracle -- [--real] [--worlds 10000] [--seed 1] [--algorithm NAME] [--scope node|cluster] [--break NAME|all]";
 const text = { type: "string" } as const;
+/** So many worlds are played side by side on real servers: some of them wait. */
+const lanes = 4;
 
 try {
   const values = optionsFrom(
     process.argv.slice(2),
-    { worlds: text, seed: text, algorithm: text, scope: text, break: text },
+    { worlds: text, seed: text, algorithm: text, scope: text, break: text, real: { type: "boolean" } },
     usage,
   );
   const worlds = whole("worlds", values.worlds, values.break === undefined ? 10_000 : 600);
@@ -34,7 +37,12 @@ try {
   await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   await requireGatewayBuild();
   const options = { seed, worlds, kinds: { scopes, algorithms }, mostDifferences: 5 };
-  if (values.break === undefined) await playAll(options);
+  if (values.break !== undefined && values.real === true) {
+    throw new SetupError(
+      `--break: expected it without --real, because breaks are planted in virtual nginxes only\n${usage}`,
+    );
+  }
+  if (values.break === undefined) await playAll(options, values.real === true);
   else await playBreaks(values.break, options);
 } catch (error) {
   fail(error);
@@ -49,23 +57,31 @@ function whole(name: string, given: string | undefined, otherwise: number): numb
   return value;
 }
 
-async function playAll(options: OracleOptions): Promise<void> {
-  const player = new VirtualPlayer();
-  const beganAt = performance.now();
-  let saidAt = beganAt;
-  const outcome = await play(options, player, (now) => {
-    if (performance.now() - saidAt < 10_000) return;
-    saidAt = performance.now();
-    say(`${now.worlds} of ${options.worlds} worlds, ${now.decisions} decisions, ${now.found.length} differences`);
-  });
-  for (const one of outcome.found) say(`${asTest(await shrunk(player, one))}\n`);
-  await player.stop();
-  const { worlds, decisions, refusals, gaveUp, found } = outcome;
-  const seconds = ((performance.now() - beganAt) / 1_000).toFixed(0);
-  say(
-    `${worlds} worlds (${gaveUp} left open), ${decisions} decisions (${refusals} refusals), ${seconds} s; ${found.length} differ`,
-  );
-  process.exitCode = found.length === 0 ? 0 : 1;
+async function playAll(options: OracleOptions, isReal: boolean): Promise<void> {
+  const player: Player = isReal ? new RealPlayer(lanes) : new VirtualPlayer();
+  try {
+    const servers = await player.servers();
+    say(`playing on ${servers}`);
+    const beganAt = performance.now();
+    const seconds = () => (performance.now() - beganAt) / 1_000;
+    let saidAt = 0;
+    const outcome = await play(options, player, (now) => {
+      if (seconds() - saidAt < 10) return;
+      saidAt = seconds();
+      say(
+        `${now.worlds} of ${options.worlds} worlds, ${now.decisions} decisions (${(now.decisions / seconds()).toFixed(0)} a second), ${now.found.length} differences`,
+      );
+    });
+    const played = seconds();
+    for (const one of outcome.found) say(`${asTest(await shrunk(player, one))}\n`);
+    const { worlds, decisions, refusals, gaveUp, found } = outcome;
+    say(
+      `${worlds} worlds (${gaveUp} left open), ${decisions} decisions (${refusals} refusals) on ${servers}, ${played.toFixed(0)} s; ${found.length} differ`,
+    );
+    process.exitCode = found.length === 0 ? 0 : 1;
+  } finally {
+    await player.stop();
+  }
 }
 
 async function playBreaks(name: string, options: OracleOptions): Promise<void> {

@@ -1,7 +1,8 @@
 // Plays random worlds and compares them; makes each world that differs as small as it gets, and prints it as a test.
 
+import { compareAside } from "./comparing.ts";
 import type { Player } from "./players.ts";
-import { type Compared, compare } from "./reference/reference.ts";
+import type { Compared } from "./reference/reference.ts";
 import { smallest } from "./shrink.ts";
 import type { World } from "./world.ts";
 import { type Kinds, worldOf } from "./worlds.ts";
@@ -28,9 +29,6 @@ export interface Outcome {
   readonly found: Found[];
 }
 
-/** Worlds that a player is given at once, so that it never waits for us. */
-const atOnce = 8;
-
 export async function play(
   options: OracleOptions,
   player: Player,
@@ -55,7 +53,7 @@ export async function play(
       progress(outcome);
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, work));
+  await Promise.all(Array.from({ length: player.atOnce }, work));
   return outcome;
 }
 
@@ -64,7 +62,7 @@ export async function comparedBy(player: Player, world: World): Promise<Compared
   if (fault !== undefined) {
     return { difference: { index: world.events.length - 1, words: fault }, decisions: 0, refusals: 0, gaveUp: false };
   }
-  return compare(world, answers);
+  return compareAside(world, answers);
 }
 
 /** Makes a world that differs as small as it gets. */

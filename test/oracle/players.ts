@@ -9,13 +9,20 @@ import { timezonesIn } from "./worlds.ts";
 
 export const project = resolve(import.meta.dirname, "../..");
 
+export type Zones = Readonly<Record<string, readonly (readonly [number, number])[]>>;
+
 export interface Player {
+  /** How many worlds it is given at once, so that it never waits for us. */
+  readonly atOnce: number;
+  /** What it plays on, in words. */
+  servers(): Promise<string>;
   play(world: World): Promise<Played>;
   stop(): Promise<void>;
 }
 
 /** Plays in virtual nginxes, in LuaJIT. @param root the project, or a copy of it that has gateway/dist */
 export class VirtualPlayer implements Player {
+  readonly atOnce = 8;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #waiting: { resolve(played: Played): void; reject(error: Error): void }[] = [];
   #errors = "";
@@ -41,6 +48,10 @@ export class VirtualPlayer implements Player {
     });
   }
 
+  async servers(): Promise<string> {
+    return "virtual nginxes";
+  }
+
   async stop(): Promise<void> {
     this.#child.stdin.end();
   }
@@ -56,7 +67,7 @@ export function bodyOf({ checks, allOrNone }: Checks): string {
 }
 
 /** The clock changes of the zones that policies name, as gateways get them: from which second on there is which offset, in minutes. */
-function zonesOf({ policies, events }: World): Record<string, (readonly [number, number])[]> {
+export function zonesOf({ policies, events }: World): Zones {
   const all = [...policies, ...events.flatMap((event) => (event.do === "put" ? [event.policy] : []))];
   const zones: Record<string, (readonly [number, number])[]> = {};
   for (const name of timezonesIn(all))

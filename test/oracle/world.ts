@@ -175,6 +175,8 @@ export interface AskAnswer {
   readonly lateUs: number;
   /** How long it waited for its decision. */
   readonly waitedUs: number;
+  /** So much of that may be the work of a machine that is busy. */
+  readonly doubtUs?: number;
 }
 
 export interface CounterAnswer {
