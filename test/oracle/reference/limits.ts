@@ -65,7 +65,8 @@ export function readLimit(document: LimitDocument, cost: bigint): Limit {
     ...(calendar === undefined ? {} : { calendar }),
     capacity,
     initial: document.initial === undefined ? capacity : BigInt(document.initial),
-    isShaped: document.initial !== undefined || document.warmUp !== undefined,
+    isShaped:
+      (document.initial !== undefined && BigInt(document.initial) !== capacity) || document.warmUp !== undefined,
     warmUpUs: document.warmUp === undefined ? undefined : durationUs(document.warmUp),
     blockUs,
     counterName: [
