@@ -151,7 +151,9 @@ export class RealGateway {
     const { headers } = await connection.ask(`GET ${echo} HTTP/1.1\r\nhost: localhost\r\n\r\n`);
     const pid = headers["x-worker"] as string;
     if (!this.#pids.includes(pid)) this.#pids.push(pid);
-    this.#idle[this.#pids.indexOf(pid)]?.push(connection);
+    const idle = this.#idle[this.#pids.indexOf(pid)];
+    if (idle === undefined) throw new Error(`a worker of nginx has ended: ${this.#nginx.log}`);
+    idle.push(connection);
   }
 }
 
