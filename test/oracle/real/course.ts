@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { lineOfConsumer, lineOfGoneConsumer } from "../../../limiter/src/protocol/consumer-lines.ts";
 import type { Answer as HttpAnswer } from "../../fixtures/clients/requests.ts";
 import type { SetClock } from "../../fixtures/servers/set-clock.ts";
+import { bodyOf } from "../players.ts";
 import type { Answer, Ask, AskAnswer, Consumer, PolicyDocument, World, WorldEvent } from "../world.ts";
 import type { RealGateway } from "./gateway.ts";
 import { type Arrival, idHeader, type Upstream } from "./upstream.ts";
@@ -109,6 +110,12 @@ export class Course {
     switch (event.do) {
       case "ask":
         return this.#ask(event, index);
+      case "check": {
+        const gateway = gateways[event.gateway - 1] as RealGateway;
+        const { status, headers, body } = await gateway.check(event.worker, bodyOf(event));
+        this.#answers[index] = { status, headers, marks: "", body, lateUs: 0, waitedUs: 0 };
+        return;
+      }
       case "step":
         this.#wallUs += event.byMs * 1_000;
         return clock.set(this.#wallUs / 1e6);

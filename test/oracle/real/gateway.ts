@@ -1,5 +1,6 @@
 // A real nginx whose workers can be asked one by one. A control plane of the player's own gives it the policies of one world at a time.
 
+import { createHash } from "node:crypto";
 import { connect } from "node:net";
 import { consumersBeginning } from "../../../limiter/src/protocol/consumer-lines.ts";
 import { Connection } from "../../fixtures/clients/connections.ts";
@@ -15,6 +16,7 @@ import type { CounterRow, OfCounter, PolicyDocument, TopUp } from "../world.ts";
 
 const orders = { read: "read", reset: "forget", "top-up": "top-up" } as const;
 const epoch = "oracle";
+const callersToken = "a-token-of-a-caller";
 /** A gateway leaves a control plane that is silent for 15 s. */
 const pingEveryMs = 5_000;
 /** Answered by nginx itself: whoever hears it knows that the worker has seen all that was sent to it before. */
@@ -80,7 +82,8 @@ export class RealGateway {
   ): Promise<void> {
     this.#push.socket?.send(JSON.stringify({ type: "fleet", gateways, takesActivity: false, protocol: 3 }));
     const documents = policies.map((document) => ({ app, document }));
-    const snapshot = { type: "snapshot", format: 1, epoch, revision, policies: documents, zones };
+    const callers = [{ app, sha256: createHash("sha256").update(callersToken).digest("hex") }];
+    const snapshot = { type: "snapshot", format: 1, epoch, revision, policies: documents, callers, zones };
     const answer = await this.#push.ask(
       frameText(snapshot),
       (one) => one.revision === revision && (one.type === "applied" || one.type === "refused"),
@@ -112,14 +115,28 @@ export class RealGateway {
   }
 
   /** Asks this worker. */
-  async ask(worker: number, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+  ask(worker: number, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+    return this.#send(worker, `GET ${path}`, headers, "");
+  }
+
+  /** Asks this worker's check API. @param body in ASCII */
+  check(worker: number, body: string): Promise<Answer> {
+    const headers = {
+      authorization: `Bearer ${callersToken}`,
+      "content-type": "application/json",
+      "content-length": `${body.length}`,
+    };
+    return this.#send(worker, "POST /sluice/v1/check", headers, body);
+  }
+
+  async #send(worker: number, what: string, headers: Readonly<Record<string, string>>, body: string): Promise<Answer> {
     const idle = this.#idle[worker - 1] as Connection[];
     // A connection without a request is closed after a while.
     for (let i = idle.length - 1; i >= 0; i--) if (idle[i]?.isOpen === false) idle.splice(i, 1);
     while (idle.length < leastIdle) await this.#connect();
     const connection = idle.shift() as Connection;
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    const answer = await connection.ask(`GET ${path} HTTP/1.1\r\nhost: localhost\r\n${lines.join("")}\r\n`);
+    const answer = await connection.ask(`${what} HTTP/1.1\r\nhost: localhost\r\n${lines.join("")}\r\n${body}`);
     idle.push(connection);
     return answer;
   }
@@ -168,6 +185,7 @@ function askable(config: string): string {
       `${server.slice(1)}${listen} reuseport;`,
       "    add_header X-Worker $pid always;",
       `    location = ${echo} { return 200 heard; }`,
+      "    location /sluice/v1/ { content_by_lua_block { sluice.api() } }",
     ].join("\n"),
   );
 }
