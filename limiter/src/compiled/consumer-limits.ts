@@ -1,7 +1,7 @@
 // The limits that a consumer has of its own for a policy: gateways and the control plane's counters read them alike.
 
 import type { Zones } from "../document/schedule.ts";
-import { validatePolicy } from "../document/validate.ts";
+import { limitsFrom, validatePolicy } from "../document/validate.ts";
 import { type CompiledPolicy, withOwnLimits } from "./compile.ts";
 
 /**
@@ -20,7 +20,8 @@ export function policyOfConsumer(
 ): CompiledPolicy {
   const limits = overrides[policy.name];
   if (limits === undefined) return inPlan;
-  const { policy: document } = validatePolicy({ name: policy.name, key: [], scope: "cluster", limits });
-  if (document === undefined) return inPlan;
-  return withOwnLimits(policy, inPlan, document.limits, `consumer ${text}`, zones);
+  if (validatePolicy({ name: policy.name, key: [], scope: "cluster", limits }).policy === undefined) return inPlan;
+  const { cost, costSource } = policy.policy;
+  const own = limitsFrom(limits as Record<string, unknown>[], costSource?.room ?? cost);
+  return withOwnLimits(policy, inPlan, own, `consumer ${text}`, zones);
 }

@@ -10,6 +10,8 @@ export interface CostSource {
   /** The cost of a request that states none, or whose body has an unknown length. */
   readonly default: number;
   readonly max: number;
+  /** A leaky-bucket has room for this cost: the document's max, or else its default. */
+  readonly room: number;
 }
 
 /**

@@ -857,7 +857,8 @@ function policyFrom(document: Json): Policy {
   return policy;
 }
 
-function limitsFrom(list: readonly Json[], mostCost: number): Limit[] {
+/** @param list of limits without problems @param mostCost the most that one request may cost according to the document */
+export function limitsFrom(list: readonly Json[], mostCost: number): Limit[] {
   const limits: Limit[] = [];
   for (const limit of list) limits.push(limitFrom(limit, mostCost));
   return limits;
@@ -918,6 +919,7 @@ function costSourceFrom(cost: unknown, limits: readonly Limit[], plans: Plans | 
     ...(parseCostOrigin(cost["from"] as string) as Pick<CostSource, "from" | "name">),
     default: (cost["default"] ?? 1) as number,
     max: (cost["max"] ?? smallest) as number,
+    room: mostCostOf(cost),
   };
 }
 
@@ -934,7 +936,6 @@ function headersFrom(headers: Policy["match"]["headers"]): Policy["match"]["head
   return lower;
 }
 
-/** @param mostCost the most that one request may cost according to the document */
 function limitFrom(limit: Json, mostCost: number): Limit {
   const algorithm = limit["algorithm"] as Limit["algorithm"];
   const quota = limit["quota"] as number;

@@ -1,7 +1,8 @@
 // The limits that a consumer has of its own, by the names of policies: which of them hold, and what is left out.
 
 import { describe, expect, test } from "vitest";
-import { compilePolicy, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
+import { capacity } from "../../../limiter/src/algorithms/rate.ts";
+import { type CompiledLimit, compilePolicy, policyInPlan } from "../../../limiter/src/compiled/compile.ts";
 import { policyOfConsumer } from "../../../limiter/src/compiled/consumer-limits.ts";
 import { policyNamed } from "../policies.ts";
 
@@ -61,6 +62,21 @@ describe("a consumer's own limits", () => {
   test("may hold for a lifetime in a policy that the whole cluster counts", () => {
     const forever = compiled("books", { plans: { free: [daily(10, { window: "lifetime" })] } });
     expect(quotas({ books: [daily(99, { window: "lifetime" })] }, forever, forever)).toEqual([["daily", 99]]);
+  });
+
+  test("have room for the cost of one request in a leaky-bucket, as the plan's have", () => {
+    const queue = { name: "daily", algorithm: "leaky-bucket", quota: 5, window: "1m", burst: 7, maxDelay: "10s" };
+    for (const [cost, room] of [
+      [1, 0],
+      [2, 1],
+      [7, 6],
+      [{ from: "header:x-cost", default: 2, max: 4 }, 3],
+      [{ from: "header:x-cost", default: 2 }, 1],
+    ] as const) {
+      const costly = compiled("books", { plans: { free: [{ ...queue, quota: 100 }] }, cost });
+      const { limits } = own({ books: [queue] }, costly, costly);
+      expect([cost, capacity((limits[0] as CompiledLimit).rate)]).toEqual([cost, room + 1]);
+    }
   });
 
   test("go by the time zones that are known", () => {

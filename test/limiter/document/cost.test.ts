@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type CostSource, costFrom } from "../../../limiter/src/document/cost.ts";
 
-const header: CostSource = { from: "header", name: "x-cost", default: 5, max: 100 };
-const bytes: CostSource = { from: "request-bytes", name: "", default: 5, max: 100 };
+const header: CostSource = { from: "header", name: "x-cost", default: 5, max: 100, room: 100 };
+const bytes: CostSource = { from: "request-bytes", name: "", default: 5, max: 100, room: 100 };
 
 describe("the cost that a request states", () => {
   test("is an integer from 1 to the maximum", () => {

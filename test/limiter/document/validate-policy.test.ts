@@ -106,12 +106,19 @@ describe("a cost that the request states", () => {
   const sourceOf = (cost: unknown) => policyFrom({ name: "x", limits, cost }).costSource;
 
   test("has as its default max the least that any limit ever holds", () => {
-    expect(sourceOf({ from: "header:X-Cost" })).toEqual({ from: "header", name: "x-cost", default: 1, max: 20 });
+    expect(sourceOf({ from: "header:X-Cost" })).toEqual({
+      from: "header",
+      name: "x-cost",
+      default: 1,
+      max: 20,
+      room: 1,
+    });
     expect(sourceOf({ from: "request-bytes", default: 3, max: 7 })).toEqual({
       from: "request-bytes",
       name: "",
       default: 3,
       max: 7,
+      room: 7,
     });
     expect(policyFrom({ name: "x", limits, cost: { from: "request-bytes", default: 3 } }).cost).toBe(3);
     expect(sourceOf(5)).toBeUndefined();
@@ -145,7 +152,7 @@ describe("a cost of the response's bytes", () => {
     const { cost, costSource } = policyFrom({ name: "x", limits, cost: { from: "response-bytes" } });
     expect({ cost, costSource }).toEqual({
       cost: 1,
-      costSource: { from: "response-bytes", name: "", default: 1, max: 50 },
+      costSource: { from: "response-bytes", name: "", default: 1, max: 50, room: 1 },
     });
   });
 
