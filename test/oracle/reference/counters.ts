@@ -36,7 +36,7 @@ export interface Bucket {
   readonly warmUpUs?: bigint;
   /** Whether `full` was rounded to the parts of a µs of this quota. */
   readonly quota: bigint;
-  /** Whether its limit has `initial` or `warmUp`. */
+  /** Whether its limit begins with less than a full bucket, or warms. */
   readonly isShaped: boolean;
   /** Whether it had units of another quota, so that its parts of a µs are not known. */
   readonly isRounded?: boolean;

@@ -65,8 +65,8 @@ export function readLimit(document: LimitDocument, cost: bigint): Limit {
     ...(calendar === undefined ? {} : { calendar }),
     capacity,
     initial: document.initial === undefined ? capacity : BigInt(document.initial),
-    isShaped:
-      (document.initial !== undefined && BigInt(document.initial) !== capacity) || document.warmUp !== undefined,
+    // One that begins full and warm is an ordinary bucket.
+    isShaped: BigInt(document.initial ?? burst) !== burst || document.warmUp !== undefined,
     warmUpUs: document.warmUp === undefined ? undefined : durationUs(document.warmUp),
     blockUs,
     counterName: [
