@@ -310,12 +310,6 @@ export const breaks: readonly OracleBreak[] = [
     "if (to > weekSeconds + daySeconds) spans.push({ from: 0, to: to - weekSeconds });",
   ),
   broken(
-    "schedules: clocks that change are noticed at the next window",
-    schedule,
-    "if (fromSeconds > nowSeconds) next =",
-    "if (fromSeconds > nowSeconds + weekSeconds) next =",
-  ),
-  broken(
     "schedules: a clock that stepped back is noticed at the next window",
     `${request}/applicability.ts`,
     "now < state.fromSeconds || now >= state.untilSeconds",
