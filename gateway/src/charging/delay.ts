@@ -3,7 +3,8 @@
 // others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
 // requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
 //
-// A request leaves its queue when it ends at the latest: nginx ends the request of a client that has gone.
+// A request leaves its queue when it ends at the latest: nginx ends the request of a client that has gone. All times here are by the stopwatch:
+// requests wait for no longer when the machine's clock steps back.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { Rate } from "../../../limiter/src/algorithms/rate.ts";
@@ -17,8 +18,9 @@ import {
 import type { Delay } from "../../../limiter/src/document/on-limit.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
-import { nowMs, sleepMs } from "../runtime/clock.ts";
+import { sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { stopwatchMs } from "../runtime/stopwatch.ts";
 import type { Outcome } from "../stores/store.ts";
 import {
   arrival,
@@ -44,7 +46,7 @@ interface QueuedRequest {
   readonly queue: Queue;
   readonly turn: Semaphore;
   readonly cost: number;
-  /** When it came, by the clock of all workers. */
+  /** When it came, in µs. */
   readonly arrivedUs: number;
   before: QueuedRequest | undefined;
   behind: QueuedRequest | undefined;
@@ -105,20 +107,20 @@ export function admitInTurn(
   if (queue === undefined) {
     queue = beginQueue(counter, own);
     // It is decided as soon as those of other workers have had their turns.
-    if (isBehind) queue.nextAtMs = nowMs();
+    if (isBehind) queue.nextAtMs = stopwatchMs();
   }
-  const untilMs = nowMs() + maxDelayUs / 1000;
+  const untilMs = stopwatchMs() + maxDelayUs / 1000;
   if (own.decision.retryAfterUs === never || turnAtMs(queue, policy, own) > untilMs) {
     if (queue.length === 0) endQueue(queue);
     return false;
   }
   beginWaiting(policy, outcome.charges);
-  const beganMs = nowMs();
+  const beganMs = stopwatchMs();
   const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);
   const allowed = waitIn(queued, own, untilMs, decide);
   endWaiting();
-  outcome.waitedUs = (nowMs() - beganMs) * 1000;
+  outcome.waitedUs = (stopwatchMs() - beganMs) * 1000;
   takeFromRequest(queuedField);
   leave(queued);
   if (allowed) countDecision(policy, "delayed", undefined);
@@ -130,7 +132,7 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
   if (queue.first === queued) {
     sleepAsFirst(queued, queue.nextAtMs);
   } else {
-    turn.wait((untilMs - nowMs()) / 1000);
+    turn.wait(math.max(untilMs - stopwatchMs(), 0) / 1000);
     if (queue.first !== queued) return false;
   }
   for (;;) {
@@ -145,15 +147,11 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
 
 /** Other workers know all the time that this request waits. */
 function sleepAsFirst({ queue, arrivedUs }: QueuedRequest, atMs: number): void {
-  if (!hasOtherWorkers()) {
-    sleepMs(atMs - nowMs());
-    return;
-  }
   for (;;) {
     sayFirst(queue.counter, arrivedUs);
-    const leftMs = atMs - nowMs();
-    sleepMs(math.min(leftMs, sayAgainMs));
-    if (leftMs <= sayAgainMs) return;
+    const leftMs = atMs - stopwatchMs();
+    sleepMs(hasOtherWorkers() ? math.min(leftMs, sayAgainMs) : leftMs);
+    if (stopwatchMs() >= atMs) return;
   }
 }
 
@@ -162,12 +160,12 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
   if (!hasOtherWorkers()) return true;
   let sayAtMs = 0;
   for (;;) {
-    if (nowMs() >= sayAtMs) {
+    if (stopwatchMs() >= sayAtMs) {
       sayFirst(queue.counter, arrivedUs);
-      sayAtMs = nowMs() + sayAgainMs;
+      sayAtMs = stopwatchMs() + sayAgainMs;
     }
     if (!isOthersTurn(queue.counter, arrivedUs)) return true;
-    if (nowMs() > untilMs) return false;
+    if (stopwatchMs() > untilMs) return false;
     sleepMs(lookAgainMs);
   }
 }
@@ -188,12 +186,13 @@ function beginQueue(counter: string, own: MergedDecision): Queue {
   return queue;
 }
 
-/** Rounds up to whole ms, because nginx's clock has no parts of one. */
+/** Rounds up to whole ms, because nginx's timers have no parts of one. */
 function noteRefusal(queue: Queue, own: MergedDecision): void {
   const { retryAfterUs } = own.decision;
   clearMerged(queue.refusal);
   mergeAll(queue.refusal, own);
-  queue.nextAtMs = nowMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : math.max(decideAgainMs, queueCount));
+  queue.nextAtMs =
+    stopwatchMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : math.max(decideAgainMs, queueCount));
 }
 
 /** Nothing is kept of keys that are gone. */
@@ -240,7 +239,7 @@ function turnAtMs(
   { policy, limits }: CompiledPolicy,
   { violated }: MergedDecision,
 ): number {
-  const atMs = math.max(nextAtMs, nowMs());
+  const atMs = math.max(nextAtMs, stopwatchMs());
   if (first === undefined) return atMs;
   let unitMs = 0;
   for (const { name, rate } of limits) {

@@ -4,6 +4,7 @@
 // Others forget what a worker says a second after it last said so: nobody waits for a worker that is gone. While a reload replaces
 // workers, two have the same number, and the order is kept among the new ones only.
 
+import { getAged, setAged } from "../runtime/aged-entries.ts";
 import { countersDict } from "../runtime/shared-memory.ts";
 import { stopwatchUs } from "../runtime/stopwatch.ts";
 
@@ -39,7 +40,7 @@ export function arrival(): number {
 /** Says since when this worker's first request waits. */
 export function sayFirst(counter: string, arrivedUs: number): undefined {
   if (workers === 1) return;
-  countersDict.safe_set(firstKey(counter, self), arrivedUs, lifeSeconds);
+  setAged(countersDict, firstKey(counter, self), arrivedUs, lifeSeconds);
 }
 
 /** This worker's line is empty. */
@@ -51,7 +52,7 @@ export function sayNone(counter: string): undefined {
 export function isOthersTurn(counter: string, arrivedUs: number): boolean {
   for (let id = 0; id < workers; id++) {
     if (id === self) continue;
-    const [first] = countersDict.get<number>(firstKey(counter, id));
+    const first = getAged<number>(countersDict, firstKey(counter, id), lifeSeconds);
     if (first !== undefined && first < arrivedUs) return true;
   }
   return false;

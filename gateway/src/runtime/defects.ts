@@ -1,6 +1,7 @@
 // Defects of Sluice itself: errors that nothing expects. Whoever catches one keeps it from harming clients, and notes it here. So it is
 // counted by place, and the metrics, the health of the gateway and the control plane show it.
 
+import { getAged, setAged } from "./aged-entries.ts";
 import { addSafely, metricsDict, stateDict } from "./shared-memory.ts";
 import { beginLine, newQuiet, type Quiet } from "./sparing-log.ts";
 
@@ -54,7 +55,7 @@ export function noteDefect(place: DefectPlace, sentence: string, failure: unknow
 /** Counts without a line in the log. */
 export function countDefect(place: DefectPlace): void {
   addSafely(metricsDict, countKey + place, 1, 0);
-  stateDict.safe_set(recentKey + place, true, recentSeconds);
+  setAged(stateDict, recentKey + place, true, recentSeconds);
 }
 
 /** For a thread of a request: its error goes on to the code that waits for the thread, which notes it, perhaps later. */
@@ -82,7 +83,7 @@ export function defectCounts(): Partial<Record<DefectPlace, number>> {
 
 /** Returns the places where any worker had a defect lately. */
 export function recentDefects(): DefectPlace[] {
-  return defectPlaces.filter((place) => stateDict.get(recentKey + place)[0] !== undefined);
+  return defectPlaces.filter((place) => getAged(stateDict, recentKey + place, recentSeconds) !== undefined);
 }
 
 function undo(): void {

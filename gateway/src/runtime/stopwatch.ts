@@ -1,4 +1,5 @@
-// Measures times shorter than the step of nginx's cached clock, which is a millisecond.
+// The clock for everything that lasts: pauses, deadlines, ages. Nobody sets it, so that no step of the machine's clock makes a pause last
+// an hour, and all workers of a machine read the same. It also measures times shorter than a millisecond, which nginx's cached clock cannot.
 
 import { sleepMs } from "./clock.ts";
 
@@ -41,6 +42,11 @@ export function wallSeconds(): number {
 export function ownCpuSeconds(): number {
   ffi.C.sluice_clock_gettime(threadCpu, time);
   return (tonumber(time.seconds) as number) + (tonumber(time.nanoseconds) as number) / 1e9;
+}
+
+/** The time of the stopwatch in whole ms. */
+export function stopwatchMs(): number {
+  return math.floor(stopwatchUs() / 1000);
 }
 
 /** The time of the stopwatch in whole µs. */

@@ -1,6 +1,7 @@
 // What the control plane and this gateway know of each other, shared by all workers. The number of gateways is also kept on disk:
 // a gateway that starts while the control plane is down would otherwise take the whole quota as its share.
 
+import { getAged, setAged } from "../runtime/aged-entries.ts";
 import { replaceFile } from "../runtime/files.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { readOwnFile } from "../runtime/system-calls.ts";
@@ -28,14 +29,14 @@ const mostGateways = 1_000_000;
 /** The number of live gateways including this one: the largest number that the control plane has reported lately. */
 export function liveGateways(): number {
   const gateways = stateDict.get<number>(gatewaysKey)[0] ?? 1;
-  return math.max(gateways, stateDict.get<number>(moreGatewaysKey)[0] ?? 1);
+  return math.max(gateways, getAged<number>(stateDict, moreGatewaysKey, countedOnSeconds) ?? 1);
 }
 
 /** A larger number takes effect at once. */
 function setLiveGateways(gateways: number): void {
   const before = liveGateways();
   stateDict.safe_set(gatewaysKey, gateways);
-  if (gateways < before) stateDict.safe_set(moreGatewaysKey, before, countedOnSeconds);
+  if (gateways < before) setAged(stateDict, moreGatewaysKey, before, countedOnSeconds);
 }
 
 export function isFleetSize(reported: unknown): reported is number {
@@ -79,10 +80,10 @@ export function recallLiveGateways(directory: string): void {
 }
 
 export function isConnected(): boolean {
-  return stateDict.get(connectedKey)[0] === true;
+  return getAged(stateDict, connectedKey, connectedSeconds) === true;
 }
 
 export function setConnected(connected: boolean): void {
-  if (connected) stateDict.safe_set(connectedKey, true, connectedSeconds);
+  if (connected) setAged(stateDict, connectedKey, true, connectedSeconds);
   else stateDict.delete(connectedKey);
 }

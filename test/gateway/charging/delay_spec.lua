@@ -527,3 +527,47 @@ describe("a policy that delays", function()
     assert.is_true(waiting.decidedUs - waiting.beganUs < 1500000)
   end)
 end)
+
+describe("requests that wait for units while the machine's clock steps,", function()
+  local hourUs = 3600000000
+
+  for _, stepUs in ipairs({ -hourUs, -30000000, hourUs }) do
+    for _, workers in ipairs({ 1, 2 }) do
+      it(("by %d s, at %d workers, wait for no longer, and those that come later go on"):format(stepUs / 1000000, workers), function()
+        local limit = bucket("2/1s", 1)
+        local w = support.world({
+          workers = workers,
+          policies = { policy("a", limit, support.with(delays("8s"), { scope = "node" })) },
+        })
+        local requests = ask(w, "a", 8, { worker = 0 })
+        w.run(1200)
+        w.wallUs = w.wallUs + stepUs
+        for _ = 1, 12 do
+          w.run(1000)
+          requests[#requests + 1] = ask(w, "a", 1, { worker = 0 })[1]
+        end
+        w.run(5000)
+        for i, request in ipairs(requests) do
+          assert.equal(200, request.status, "request " .. i)
+          assert.is_true(request.decidedUs - request.beganUs <= 8000000, i .. ": " .. request.decidedUs - request.beganUs)
+        end
+        for number = 1, workers do
+          assert.same(nobody, counted(w, number))
+        end
+        support.assertQuiet(w)
+      end)
+    end
+  end
+
+  it("and whose first one was at a worker that is killed, wait for that one for a second", function()
+    local w = support.world({ workers = 2, policies = { policy("a", steady, support.with(delays("5s"), { scope = "node" })) } })
+    ask(w, "a", 3)
+    w.run(10)
+    local request = ask(w, "a", 1, { worker = 2 })[1]
+    w.run(10)
+    w.workers[1].kill()
+    w.wallUs = w.wallUs - hourUs
+    w.run(1600)
+    assert.equal(200, request.status)
+  end)
+end)
