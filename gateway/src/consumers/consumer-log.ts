@@ -13,6 +13,7 @@ import { cjson } from "../runtime/lua-modules.ts";
 import { sha256Hex } from "../runtime/sha256.ts";
 import { stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import {
   appendToFile,
   beginFlush,
@@ -229,12 +230,12 @@ export function appendConsumers(
     firstBytes: isWhole ? bytes : now.firstBytes,
     isNext: now.isNext && !isWhole,
   });
-  wroteAtSeconds = ngx.now();
+  wroteAtSeconds = stopwatchSeconds();
   isFlushed = false;
 }
 
 function failed(directory: string, failure: string): void {
-  retryAtSeconds = ngx.now() + retrySeconds;
+  retryAtSeconds = stopwatchSeconds() + retrySeconds;
   warnSparingly(
     `cannot write consumers to ${directory}: after a start without the control plane they are as before`,
     failure,
@@ -243,7 +244,7 @@ function failed(directory: string, failure: string): void {
 
 /** Whether what was not written is to be asked for again now. */
 export function isRetryDue(): boolean {
-  if (retryAtSeconds === 0 || ngx.now() < retryAtSeconds) return false;
+  if (retryAtSeconds === 0 || stopwatchSeconds() < retryAtSeconds) return false;
   retryAtSeconds = 0;
   return true;
 }
@@ -252,7 +253,7 @@ export function isRetryDue(): boolean {
 export function flushConsumers(directory: string): void {
   if (isFlushed) return;
   const path = pathOf(directory, logged()?.isNext === true);
-  if (ngx.now() - wroteAtSeconds < flushAfterSeconds) {
+  if (stopwatchSeconds() - wroteAtSeconds < flushAfterSeconds) {
     beginFlush(path);
     return;
   }
@@ -271,7 +272,7 @@ export function flushConsumers(directory: string): void {
  */
 export function needsRewriting(): "no" | "idle" | "now" {
   const now = logged();
-  if (now === undefined || !isApplied(now) || ngx.now() < retryAtSeconds) return "no";
+  if (now === undefined || !isApplied(now) || stopwatchSeconds() < retryAtSeconds) return "no";
   const grown = now.bytes - now.firstBytes;
   const most = Math.max(now.firstBytes, leastGrowth);
   return grown > most * mostGrowth ? "now" : grown > most ? "idle" : "no";
@@ -347,7 +348,7 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
   if (!isReplaced) return;
   const now = logged();
   if (now !== undefined) noteLogged({ ...now, bytes, firstBytes: bytes, hasRest: false });
-  wroteAtSeconds = ngx.now();
+  wroteAtSeconds = stopwatchSeconds();
   isFlushed = false;
 }
 

@@ -7,6 +7,7 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { ConsumersHead } from "../../../limiter/src/protocol/push-messages.ts";
 import { consumersDict } from "../runtime/shared-memory.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
 // Names of consumers begin with the name of an app, and so never with a slash.
 const bytesKey = "/bytes";
@@ -36,7 +37,8 @@ let taken: Record<string, number> = emptyTable();
 let level = math.huge;
 /** What apps may take before it must be looked at how much is left. */
 let room = 0;
-let lookedAtSeconds = 0;
+/** By the stopwatch, which begins when the machine starts. */
+let lookedAtSeconds = -lookEverySeconds;
 let triedAtSeconds = 0;
 let retryAfterSeconds = 0;
 let unstoredWhenTried = 0;
@@ -252,9 +254,9 @@ function needOf(app: string): number {
 export function shouldDivideAnew(): boolean {
   const unstored = unstoredCount();
   if (unstored === 0) return false;
-  const now = ngx.now();
-  if (math.abs(now - lookedAtSeconds) < lookEverySeconds) return false;
-  if (math.abs(now - triedAtSeconds) < retryAfterSeconds) return false;
+  const now = stopwatchSeconds();
+  if (now - lookedAtSeconds < lookEverySeconds) return false;
+  if (now - triedAtSeconds < retryAfterSeconds) return false;
   lookedAtSeconds = now;
   const share = shareOfEach();
   let wanted = false;

@@ -10,6 +10,7 @@ import { nowMs } from "../runtime/clock.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { dequeue, enqueue, lengthOf, newQueue, oldestOf, type Queue } from "../runtime/queue.ts";
 import { metricsDict } from "../runtime/shared-memory.ts";
+import { stopwatchMs } from "../runtime/stopwatch.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
 import { policiesOf } from "../snapshot/current.ts";
 import {
@@ -51,6 +52,8 @@ interface CountedKeys {
   readonly key: string[];
   readonly counts: DecisionCounts;
   readonly sinceMs: number;
+  /** The same by the stopwatch. */
+  readonly beganAtMs: number;
 }
 
 /** By name. */
@@ -59,6 +62,7 @@ const unreported: Record<string, PolicyActivity | undefined> = {};
 let unreportedInOrder = newQueue<PolicyActivity>();
 /** A report that could not be put into shared memory. */
 let unsent: string | undefined;
+/** By the stopwatch. */
 let handedOverAtMs = 0;
 
 /** In the order in which they began. */
@@ -119,7 +123,7 @@ export function noteDecisions(compiled: CompiledPolicy, counts: DecisionCounts):
   activity.delayed += counts[delayed];
   if (counts[hasCountedKeys] || sizeOfKeys(counts) === 0) return;
   counts[hasCountedKeys] = true;
-  enqueue(counted, { app, policy, key: keyTextsOf(compiled), counts, sinceMs: nowMs() });
+  enqueue(counted, { app, policy, key: keyTextsOf(compiled), counts, sinceMs: nowMs(), beganAtMs: stopwatchMs() });
 }
 
 function sizeOfKeys(counts: DecisionCounts): number {
@@ -135,14 +139,14 @@ function sizeOfKeys(counts: DecisionCounts): number {
  * @param isLast the worker ends: it waits for nothing
  */
 export function handActivityOver(isLast: boolean): void {
-  const now = nowMs();
+  const now = stopwatchMs();
   if (!isLast && now - handedOverAtMs < handOverEveryMs) return;
   handedOverAtMs = now;
   const key = reportKey(ngx.worker.id() ?? 0);
   // Reports leave as much to all other numbers as series do.
   if (metricsDict.get(key)[0] !== undefined || metricsDict.free_space() < 2 * mostReportBytes) return;
   if (unsent === undefined) {
-    const report: WorkerActivity = { toMs: now, policies: takePolicies(), keys: takeKeys(now, isLast) };
+    const report: WorkerActivity = { toMs: nowMs(), policies: takePolicies(), keys: takeKeys(now, isLast) };
     if (report.policies.length + report.keys.length === 0) return;
     unsent = cjson.encode(report);
   }
@@ -199,6 +203,7 @@ function forgetKeys({ counts }: CountedKeys): void {
 /**
  * Takes the keys that have been counted for long enough, of as many policies as a report has room for.
  *
+ * @param now by the stopwatch
  * @param isLast those that have not are taken too
  */
 function takeKeys(now: number, isLast: boolean): KeyActivity[] {
@@ -206,10 +211,10 @@ function takeKeys(now: number, isLast: boolean): KeyActivity[] {
   let room = mostKeysInReport;
   while (room > 0) {
     const oldest = oldestOf(counted);
-    if (oldest === undefined || (!isLast && now - oldest.sinceMs < keysEveryMs)) break;
+    if (oldest === undefined || (!isLast && now - oldest.beganAtMs < keysEveryMs)) break;
     dequeue(counted);
     const { counts } = oldest;
-    if (now - oldest.sinceMs <= keysStaleMs) {
+    if (now - oldest.beganAtMs <= keysStaleMs) {
       room -= addKeys(taken, oldest, "admitted", admittedKeysOf(counts));
       room -= addKeys(taken, oldest, "refused", counts[refusedKeys]);
     }

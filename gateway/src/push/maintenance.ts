@@ -8,6 +8,7 @@ import { newChange, prepareChange } from "../../../limiter/src/state/change.ts";
 import { nameOfBan, nameOfCaller } from "../../../limiter/src/state/entries.ts";
 import type { Position } from "../../../limiter/src/state/policy-state.ts";
 import { besideRequests } from "../runtime/slices.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { Settings } from "../settings.ts";
 import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { appendToLog, needsRewriting, rewriteLog } from "../snapshot/disk.ts";
@@ -18,18 +19,19 @@ const sweepEverySeconds = 60;
 /** The control plane's clock may be behind this machine's. */
 const overForSeconds = 60;
 
-let sweptAtSeconds = 0;
+/** By the stopwatch, which begins when the machine starts. */
+let sweptAtSeconds = -sweepEverySeconds;
 
 /** Called in each turn of the worker that receives changes. Yields. @param isWaiting returns whether a change waits */
 export function maintain(settings: Settings, isWaiting: (this: void) => boolean): void {
   if (!isPublishing()) return;
   deleteReplaced();
   const { position } = currentState();
-  if (!isWaiting() && hasSnapshot() && ngx.now() >= wholeAgainSeconds && needsRewriting(position) !== "no") {
+  if (!isWaiting() && hasSnapshot() && stopwatchSeconds() >= wholeAgainSeconds && needsRewriting(position) !== "no") {
     besideRequests((pause) => rewrite(settings, () => !isWaiting() && !ngx.worker.exiting(), pause));
   }
-  if (ngx.now() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
-  sweptAtSeconds = ngx.now();
+  if (stopwatchSeconds() - sweptAtSeconds < sweepEverySeconds || isWaiting()) return;
+  sweptAtSeconds = stopwatchSeconds();
   besideRequests(removeWhatIsOver);
 }
 
@@ -62,7 +64,7 @@ function rewrite({ gatewayDir }: Settings, goesOn: (this: void) => boolean, paus
         "): the log on disk stays as it is, and a snapshot is asked for",
       );
       lacksEntries = true;
-      wholeAgainSeconds = ngx.now() + lossEverySeconds;
+      wholeAgainSeconds = stopwatchSeconds() + lossEverySeconds;
     }
     isWhole = false;
   };

@@ -11,6 +11,7 @@ import { defectCounts, noteDefect, recentDefects } from "../runtime/defects.ts";
 import { cjson, semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { rest } from "../runtime/slices.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { wellFormed } from "../runtime/well-formed.ts";
 import type { Settings } from "../settings.ts";
 import { currentState } from "../snapshot/current.ts";
@@ -110,7 +111,7 @@ function own(settings: Settings): boolean {
   const pushUrl = settings.pushUrls[chosen] as string;
   const [socket, failure] = open(settings, pushUrl);
   if (socket !== undefined) {
-    const openedAt = ngx.now();
+    const openedAtSeconds = stopwatchSeconds();
     logged = {};
     failures = 0;
     noteReturn(controlPlane, `connected to the control plane at ${pushUrl}`);
@@ -123,7 +124,7 @@ function own(settings: Settings): boolean {
         `another gateway has the same id ${settings.gatewayId}: set SLUICE_GATEWAY_ID so that each has its own`,
       );
       pauseAtLeastSeconds = sameIdPauseSeconds;
-    } else if (ngx.now() - openedAt >= goodSessionSeconds) {
+    } else if (stopwatchSeconds() - openedAtSeconds >= goodSessionSeconds) {
       pauseSeconds = firstPauseSeconds;
     }
   } else {
@@ -136,9 +137,9 @@ function own(settings: Settings): boolean {
   const triedAll = failures % settings.pushUrls.length === 0;
   const longest = triedAll ? pauseSeconds : firstPauseSeconds;
   // Full jitter: gateways that lost the same control plane together do not reconnect at the same moment.
-  const until = ngx.now() + pauseAtLeastSeconds + math.random() * longest;
-  while (ngx.now() < until) {
-    ngx.sleep(math.min(turnSeconds, math.max(0.001, until - ngx.now())));
+  const untilSeconds = stopwatchSeconds() + pauseAtLeastSeconds + math.random() * longest;
+  while (stopwatchSeconds() < untilSeconds) {
+    ngx.sleep(math.min(turnSeconds, math.max(0.001, untilSeconds - stopwatchSeconds())));
     // nginx waits for whoever sleeps: a worker that is to end would last as long as the pause.
     if (ngx.worker.exiting() || !renew()) return false;
   }
@@ -181,7 +182,7 @@ function open(settings: Settings, pushUrl: string): LuaMultiReturn<[WebSocketCli
     headers: gatewayToken === undefined ? undefined : [`Authorization: Bearer ${gatewayToken}`],
     ssl_verify: true,
     // A unique pool name: a reused socket of another connection could still carry its frames.
-    pool: `sluice-push:${ngx.worker.pid()}:${ngx.now()}`,
+    pool: `sluice-push:${ngx.worker.pid()}:${stopwatchSeconds()}`,
   });
   if (socket === undefined) {
     const why = controlUrlGiven ? "" : " (the default, because SLUICE_CONTROL_URL is not set)";
@@ -324,13 +325,13 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
   });
 
   let owner = true;
-  let statusAt = ngx.now() + statusEverySeconds;
+  let statusAtSeconds = stopwatchSeconds() + statusEverySeconds;
   while (!closed && owner) {
     wake.wait(turnSeconds);
     owner = renew() && !ngx.worker.exiting();
     setConnected(owner && !closed);
-    if (ngx.now() >= statusAt) {
-      statusAt = ngx.now() + statusEverySeconds;
+    if (stopwatchSeconds() >= statusAtSeconds) {
+      statusAtSeconds = stopwatchSeconds() + statusEverySeconds;
       const status: GatewayMessage = { type: "status", counters: decisionTotals() };
       if (settings.redis !== undefined) status.redis = redisReport();
       if (recentDefects().length > 0) status.errors = defectCounts();

@@ -15,6 +15,7 @@ import { prepareChange } from "../../../limiter/src/state/change.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { inSlices } from "../runtime/slices.ts";
 import { logSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import type { Settings } from "../settings.ts";
 import { allApplied, ownVersion, waitUntilApplied } from "../snapshot/applied-versions.ts";
 import { currentState } from "../snapshot/current.ts";
@@ -151,9 +152,9 @@ function take(
 /** Makes this worker able to publish. Yields. @returns false: it does not come to decide by what is published */
 function becomePublisher(): boolean {
   if (isPublishing()) return true;
-  const giveUpAt = ngx.now() + catchUpSeconds;
+  const giveUpAtSeconds = stopwatchSeconds() + catchUpSeconds;
   while (!inSlices(0, startPublishing)) {
-    if (ngx.now() > giveUpAt) return false;
+    if (stopwatchSeconds() > giveUpAtSeconds) return false;
     catchUp();
     ngx.sleep(catchUpPollSeconds);
   }

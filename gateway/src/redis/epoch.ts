@@ -8,7 +8,7 @@
 import { noteRedisIdentity } from "../metrics/redis-health.ts";
 import { runEvery, runInTimer } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
-import { wallSeconds } from "../runtime/stopwatch.ts";
+import { stopwatchSeconds, wallSeconds } from "../runtime/stopwatch.ts";
 import type { RedisSettings } from "../settings.ts";
 import { connectTo, discard, keep, type RedisServer } from "./connection.ts";
 import { slotOf } from "./hash-slot.ts";
@@ -18,12 +18,14 @@ const epochKey = "sluice:epoch";
 const lookEverySeconds = 1;
 /** So often it is read in any case, for the report. */
 const reportEverySeconds = 10;
+/** No reply comes later than this. */
+const longestCheckSeconds = 60;
 
 let known: string | undefined;
 let instance = 1;
 /** By the wall clock. */
 let instanceSinceSeconds = 0;
-let lookedAt = 0;
+let lookedAtSeconds = 0;
 let looking = false;
 let isDoubted = false;
 let forgetAll: () => void = () => {};
@@ -40,9 +42,9 @@ export function watchEpoch(settings: RedisSettings, wanted: () => boolean, forge
   forgetAll = forget;
   const look = (premature: boolean) => {
     if (premature || looking) return;
-    if (known !== undefined && !wanted() && ngx.now() - lookedAt < reportEverySeconds) return;
+    if (known !== undefined && !wanted() && stopwatchSeconds() - lookedAtSeconds < reportEverySeconds) return;
     looking = true;
-    lookedAt = ngx.now();
+    lookedAtSeconds = stopwatchSeconds();
     const [looked, epoch] = pcall(readEpoch, settings);
     looking = false;
     if (!looked) noteDefect("redis", "the epoch of Redis was not read", epoch);
@@ -96,9 +98,9 @@ export function isInThisRedis({ redis }: { readonly redis?: number | undefined }
   return redis === undefined || redis === instance;
 }
 
-/** The same for a check by when it was submitted, in seconds since the epoch. */
+/** The same for a check by when it was submitted, in seconds since the epoch. One that seems much older was sent after the clock had stepped back. */
 export function isSentToThisRedis(submittedAtSeconds: number): boolean {
-  return submittedAtSeconds >= instanceSinceSeconds;
+  return submittedAtSeconds >= instanceSinceSeconds || submittedAtSeconds < instanceSinceSeconds - longestCheckSeconds;
 }
 
 /**
@@ -140,7 +142,7 @@ function epochOn(redis: RedisConnection): string | undefined {
   let [reply] = redis.get(epochKey);
   if (reply !== undefined && type(reply) !== "string") {
     // The first gateway to get here chooses the epoch.
-    redis.set(epochKey, `${ngx.now()}-${math.random()}`, "NX");
+    redis.set(epochKey, `${wallSeconds()}-${math.random()}`, "NX");
     [reply] = redis.get(epochKey);
   }
   if (reply === undefined) return undefined;

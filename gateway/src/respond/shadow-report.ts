@@ -8,7 +8,7 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import { beginLine, newQuiet, type Quiet } from "../runtime/sparing-log.ts";
+import { beginLine, newQuiet, pauseSeconds, type Quiet } from "../runtime/sparing-log.ts";
 import { weakTable } from "../runtime/tables.ts";
 import { policiesOf } from "../snapshot/current.ts";
 import { digestOf, mostBytesOfValue } from "./key-text.ts";
@@ -44,7 +44,7 @@ export function reportShadowRefusal(policy: CompiledPolicy, readValues: () => re
     quiets.set(inForce, quiet);
   }
   const now = ngx.now();
-  if (now >= quiet.silentUntilSeconds && !hasLine(now, quiet)) {
+  if (math.abs(now - quiet.wroteAtSeconds) >= pauseSeconds && !hasLine(now, quiet)) {
     quiet.suppressed += 1;
     if (quiet.withoutLineUntil !== untilSeconds) withoutLine += 1;
     quiet.withoutLineUntil = untilSeconds;
@@ -59,7 +59,7 @@ export function reportShadowRefusal(policy: CompiledPolicy, readValues: () => re
 }
 
 /** Returns whether this worker may write one more line now, and it is the policy's turn: those that found no line come before. */
-function hasLine(now: number, { silentUntilSeconds }: Quiet): boolean {
+function hasLine(now: number, { wroteAtSeconds }: Quiet): boolean {
   if (now >= untilSeconds || now < untilSeconds - 1) {
     // After a pause, nobody waits for a line.
     withoutLineBefore = now < untilSeconds + 1 ? withoutLine : 0;
@@ -67,7 +67,7 @@ function hasLine(now: number, { silentUntilSeconds }: Quiet): boolean {
     linesLeft = mostLines;
     withoutLine = 0;
   }
-  return linesLeft > 0 && now >= silentUntilSeconds + withoutLineBefore / mostLines;
+  return linesLeft > 0 && math.abs(now - wroteAtSeconds) >= pauseSeconds + withoutLineBefore / mostLines;
 }
 
 function leftOut(): string {

@@ -1,4 +1,5 @@
-// The node's clock: nginx's cached time, which advances in steps of a millisecond.
+// The node's clock: nginx's cached time, which advances in steps of a millisecond. It says which moment it is, as counters need it. It may step
+// back or forward, so what lasts some time is measured by stopwatch.ts (test/architecture/clocks.ts).
 
 const now = ngx.now;
 

@@ -1,5 +1,7 @@
 // Settings of LuaJIT's compiler where the defaults do not suit a decision.
 
+import { stopwatchSeconds } from "./stopwatch.ts";
+
 declare namespace jit {
   function off(this: void, compiled: (this: void, ...args: never[]) => void): void;
   function attach(this: void, listener: (this: void, what: string) => void, event: "trace"): void;
@@ -47,7 +49,7 @@ export function suitDecisions(): void {
  * at a tenth of its speed. A worker that reaches the limit once in hours keeps it.
  */
 export function makeRoomForTraces(): void {
-  const nowSeconds = ngx.now();
+  const nowSeconds = stopwatchSeconds();
   if (nowSeconds >= lookedAtSeconds + 60) {
     lookedAtSeconds = nowSeconds;
     flushes = 0;

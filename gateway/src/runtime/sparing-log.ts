@@ -1,11 +1,13 @@
 // Log lines for events that may happen at every request: at most one line a second in each worker, with the number of events it
-// stands for.
+// stands for. Requests cause them by the thousand, so the clock is nginx's cached one, which costs nothing; wherever it steps, lines go on
+// within a second.
 
-const pauseSeconds = 1;
+export const pauseSeconds = 1;
 
 /** The state of one kind of log line. */
 export interface Quiet {
-  silentUntilSeconds: number;
+  /** When the last line was written, by nginx's clock. */
+  wroteAtSeconds: number;
   suppressed: number;
 }
 
@@ -13,7 +15,7 @@ const warnings = newQuiet();
 const errors = newQuiet();
 
 export function newQuiet(): Quiet {
-  return { silentUntilSeconds: 0, suppressed: 0 };
+  return { wroteAtSeconds: 0, suppressed: 0 };
 }
 
 export function warnSparingly(message: string, detail: string | undefined): void {
@@ -30,12 +32,12 @@ export function logSparingly(message: string, detail: string | undefined): void 
 /** @returns the text to end the line with; undefined: write no line, the event has been counted */
 export function beginLine(quiet: Quiet): string | undefined {
   const now = ngx.now();
-  if (now < quiet.silentUntilSeconds) {
+  if (math.abs(now - quiet.wroteAtSeconds) < pauseSeconds) {
     quiet.suppressed += 1;
     return undefined;
   }
   const more = quiet.suppressed > 0 ? ` (and ${quiet.suppressed} times since the last line)` : "";
-  quiet.silentUntilSeconds = now + pauseSeconds;
+  quiet.wroteAtSeconds = now;
   quiet.suppressed = 0;
   return more;
 }

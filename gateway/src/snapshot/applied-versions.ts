@@ -1,6 +1,7 @@
 // Which version of the policies each worker decides by.
 
 import { stateDict } from "../runtime/shared-memory.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
 const appliedKey = "snapshot-applied:";
 const applyPollSeconds = 0.001;
@@ -21,9 +22,9 @@ export function noteApplied(version: number): void {
 
 /** Waits until every worker uses this version. Yields. @returns false if that took longer than `seconds` */
 export function waitUntilApplied(version: number, seconds: number, goesOn: (this: void) => boolean): boolean {
-  const deadline = ngx.now() + seconds;
+  const deadlineSeconds = stopwatchSeconds() + seconds;
   while (!allApplied(version)) {
-    if (ngx.now() >= deadline || !goesOn()) return false;
+    if (stopwatchSeconds() >= deadlineSeconds || !goesOn()) return false;
     ngx.sleep(applyPollSeconds);
   }
   return true;

@@ -3,10 +3,11 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { emptyState, nowhere, type PolicyState } from "../../../limiter/src/state/policy-state.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
 const noPoliciesOfApp = emptyTable<CompiledPolicy>();
 let current = emptyState();
-let changedAtSeconds = ngx.now();
+let changedAtSeconds = stopwatchSeconds();
 
 export function currentState(): PolicyState {
   return current;
@@ -28,10 +29,10 @@ export function replaceState(state: PolicyState): void {
 }
 
 export function noteChanged(): void {
-  changedAtSeconds = ngx.now();
+  changedAtSeconds = stopwatchSeconds();
 }
 
 /** How long this worker has been using the revision that it uses. */
 export function snapshotAgeSeconds(): number {
-  return ngx.now() - changedAtSeconds;
+  return stopwatchSeconds() - changedAtSeconds;
 }

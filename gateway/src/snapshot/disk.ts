@@ -13,6 +13,7 @@ import { cjson } from "../runtime/lua-modules.ts";
 import { sha256HexOf } from "../runtime/sha256.ts";
 import { addSafely, stateDict } from "../runtime/shared-memory.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 import { appendToFile, beginFlush, flushToDisk, readOwnFile } from "../runtime/system-calls.ts";
 import { currentState } from "./current.ts";
 import { blockPieces, readLog } from "./policy-log.ts";
@@ -236,7 +237,7 @@ export function isLogged(position: Position): boolean {
  * @param position that the log is to have
  */
 export function needsRewriting(position: Position): "no" | "idle" | "now" {
-  if (ngx.now() < retryAtSeconds) return "no";
+  if (stopwatchSeconds() < retryAtSeconds) return "no";
   if (!isLogged(position)) return "now";
   const firstBytes = stateDict.get<number>(firstBytesKey)[0] ?? 0;
   const grown = (stateDict.get<number>(bytesKey)[0] ?? 0) - firstBytes;
@@ -257,7 +258,7 @@ export function rewriteLog(
   goesOn: (this: void) => boolean,
   pause: Pause,
 ): void {
-  if (ngx.now() < retryAtSeconds) return;
+  if (stopwatchSeconds() < retryAtSeconds) return;
   const pieces = blockPieces(next, position);
   let bytes = 0;
   let isLeft = false;
@@ -279,7 +280,7 @@ export function rewriteLog(
   );
   if (isLeft) return;
   if (failure !== undefined) {
-    retryAtSeconds = ngx.now() + retrySeconds;
+    retryAtSeconds = stopwatchSeconds() + retrySeconds;
     reportFailure(directory, failure);
     return;
   }

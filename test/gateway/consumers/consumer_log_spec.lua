@@ -188,6 +188,8 @@ describe("the log of consumers", function()
       gateway.take(false, false, lines(megabyte, "pro" .. i))
     end
     assert.equal("idle", need())
+    -- The worker is free again, so that it begins at once.
+    gateway.world.run(1)
     gateway.begin(false, false, lines(megabyte, "last"))
     assert.equal("no", need())
     gateway.world.run(1000)

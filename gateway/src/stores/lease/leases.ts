@@ -58,7 +58,7 @@ let generationEndsUs = 0;
 
 /** @param gatewayId of this nginx, without blanks */
 export function openLeases(gatewayId: string): void {
-  const random = ngx.md5(`${gatewayId} ${stopwatchUs()} ${ngx.now()} ${tostring({})}`);
+  const random = ngx.md5(`${gatewayId} ${stopwatchUs()} ${nowUs()} ${tostring({})}`);
   gatewayName = `${gatewayId}:${string.sub(random, 1, 8)}`;
 }
 

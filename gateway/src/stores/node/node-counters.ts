@@ -64,13 +64,19 @@ const lone = newCellCounter();
 const decision = emptyDecision();
 
 let workersShare = true;
-let overlapUntilSeconds = 0;
+let isOverlapping = false;
 let exiting = false;
 
 /** @param generation how often this nginx has read its configuration */
 export function openNodeStore(workers: number, generation: number): void {
   workersShare = workers > 1;
-  overlapUntilSeconds = generation > 1 ? ngx.now() + reloadOverlapSeconds : 0;
+  isOverlapping = generation > 1;
+  // A timer ends it, as timers do not go by the machine's clock.
+  if (isOverlapping) {
+    ngx.timer.at(reloadOverlapSeconds, (premature) => {
+      if (!premature) isOverlapping = false;
+    });
+  }
   // nginx runs all timers early when the worker begins to exit. To query that at every decision would cost up to a tenth of one.
   ngx.timer.at(longestTimerSeconds, () => {
     exiting = true;
@@ -284,7 +290,7 @@ export function lockOf({ limits, lockLimit }: CompiledPolicy, keyValues: string)
 
 /** Returns whether another worker may decide at the same moment: one of this generation, or one that a reload is replacing. */
 export function mustAgree(): boolean {
-  return workersShare || (overlapUntilSeconds > 0 && ngx.now() < overlapUntilSeconds) || exiting;
+  return workersShare || isOverlapping || exiting;
 }
 
 /** Reads, decides and writes every counter. The caller ensures that no other worker does so meanwhile. */

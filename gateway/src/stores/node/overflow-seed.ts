@@ -3,14 +3,17 @@
 
 import { randomBytes } from "../../runtime/files.ts";
 import { overflowDict } from "../../runtime/shared-memory.ts";
+import { stopwatchUs } from "../../runtime/stopwatch.ts";
 
 const seedKey = "seed";
 const secretBytes = 32;
 /** By then every worker has noticed the start: before that, no worker puts a counter into the overflow. */
-const noticedAfterSeconds = 0.05;
+const noticedAfterUs = 50_000;
 
 let seed: string | undefined;
-let begunAtSeconds = 0;
+/** By the stopwatch. */
+let begunAtUs = 0;
+let isNoticed = false;
 
 /** Called when memory has become scarce. */
 export function beginOverflow(): void {
@@ -18,8 +21,8 @@ export function beginOverflow(): void {
   // LuaJIT's own random numbers are the same in each process, and pid and time can be guessed: whoever knows the secret can
   // choose a victim's cell.
   const random = randomBytes(secretBytes) ?? "";
-  const secret = ngx.md5(`${random} ${ngx.worker.pid()} ${ngx.now()} ${math.random()} ${tostring({})}`);
-  overflowDict.safe_add(seedKey, string.format("%.3f %s", ngx.now(), secret));
+  const secret = ngx.md5(`${random} ${ngx.worker.pid()} ${stopwatchUs()} ${math.random()} ${tostring({})}`);
+  overflowDict.safe_add(seedKey, string.format("%.0f %s", stopwatchUs(), secret));
 }
 
 /** Returns whether the overflow may contain counters. Once true, this stays so as long as nginx runs. */
@@ -28,14 +31,13 @@ export function overflowHasBegun(): boolean {
   const [stored] = overflowDict.get<string>(seedKey);
   if (stored === undefined) return false;
   seed = stored;
-  begunAtSeconds = tonumber(string.match(stored, "^%S+")[0]) as number;
+  begunAtUs = tonumber(string.match(stored, "^%S+")[0]) as number;
   return true;
 }
 
 /** @returns undefined: no counter may be put there yet */
 export function overflowSeed(): string | undefined {
   if (!overflowHasBegun()) return undefined;
-  const now = ngx.now();
-  // If the clock has stepped back, it does not show how long ago the start was.
-  return now - begunAtSeconds >= noticedAfterSeconds || now < begunAtSeconds ? seed : undefined;
+  isNoticed ||= stopwatchUs() - begunAtUs >= noticedAfterUs;
+  return isNoticed ? seed : undefined;
 }

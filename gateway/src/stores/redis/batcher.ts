@@ -154,8 +154,9 @@ export function submitTo(queue: BatchQueue, pending: PendingCheck): undefined {
 function mayCallDirectly(queue: BatchQueue, inQueue: boolean): boolean {
   if (queue.running || (inQueue && startThread(queue))) return false;
   const now = nowMs();
-  // A request whose client went away during its call never ended it.
-  if (queue.direct > 0 && now - queue.directAtMs > 2 * longestWaitMs(queue.settings.deadlineMs)) queue.direct = 0;
+  // A request whose client went away during its call never ended it. If the clock steps, a call more goes beside it.
+  if (queue.direct > 0 && math.abs(now - queue.directAtMs) > 2 * longestWaitMs(queue.settings.deadlineMs))
+    queue.direct = 0;
   if (queue.direct > 0 && startThread(queue)) return false;
   queue.direct += 1;
   queue.directAtMs = now;
