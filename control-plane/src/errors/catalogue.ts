@@ -184,6 +184,12 @@ export const errorCatalogue = {
     meaning:
       "The change would exceed the bounds of the document, of the app or of all apps together. `bounds` says which bound, how much is used, how much is allowed and how much the change needs. Nothing was stored. A change that needs less than before is always accepted.",
   },
+  "app-changing": {
+    status: 409,
+    title: "App changing",
+    meaning:
+      "The app's realm or its templates changed twice while many policies were validated with them. Nothing was stored. Try again after `Retry-After`.",
+  },
   "import-under-way": {
     status: 409,
     title: "Import under way",

@@ -1,7 +1,6 @@
 // PUT /api/v1/apps/{app}/policies: many policies in one body, all or nothing. Documents are validated while they arrive, outside of
 // any transaction, and every fault is reported with its line.
 
-import { setImmediate } from "node:timers/promises";
 import {
   addProblem,
   type Findings,
@@ -12,10 +11,9 @@ import {
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
-import { boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
+import { type Bounds, boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
 import { documentBytes, noSize, policySize } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
-import { pauses } from "../limits/pauses.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
 import { manyTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { validatePut } from "../policies/validate-policy.ts";
@@ -64,7 +62,7 @@ export default async function putPoliciesRoutes(
         body: { ...namedPolicySchema, description: "Each document, on a line of JSON or as a document of YAML." },
         bodyTypes: manyTypes,
         conditions: "change",
-        refuses: ["app-not-found", "invalid-policy", "bound-exceeded"],
+        refuses: ["app-not-found", "invalid-policy", "bound-exceeded", "app-changing"],
       },
       schema: {
         tags: ["policies"],
@@ -81,7 +79,7 @@ export default async function putPoliciesRoutes(
       const { prune, allowEmpty } = request.query;
       const body = app.holdBody(request, manyDocuments);
       try {
-        const surroundings = await readSurroundings(app.database, name);
+        let surroundings = await readSurroundings(app.database, name);
         const bytesBefore = await readPolicyBytes(app.database, name);
         const check = new Check(app, request, redisIsSet, surroundings, bytesBefore);
         for await (const documents of app.readDocuments(request, body)) await check.take(documents);
@@ -93,15 +91,19 @@ export default async function putPoliciesRoutes(
         requireAccess(request.caller, "write", name);
         const isSameCaller = isAdmin === request.caller.isAdmin;
         body.stay();
-        const result = await putPolicies(app.database, originOf(request), {
-          app: name,
-          policies: isSameCaller ? check.policies : await check.again(surroundings),
-          validatedWith: surroundings,
-          validateAgain: (now) => check.again(now),
-          prune,
-          precondition: preconditionOf(request),
-          total: app.totalBounds,
-        });
+        let policies = isSameCaller ? check.policies : await check.again(surroundings);
+        const precondition = preconditionOf(request);
+        const store = () => {
+          const put = { app: name, policies, validatedWith: surroundings, prune, precondition, total: app.totalBounds };
+          return putPolicies(app.database, originOf(request), put);
+        };
+        let result = await store();
+        if ("changedTo" in result) {
+          surroundings = result.changedTo;
+          policies = await check.again(surroundings);
+          result = await store();
+        }
+        if ("changedTo" in result) throw changing(name);
         const { revision, ...counts } = result;
         reply.header("etag", etagOf(revision));
         return { ...(await announceChange(app, reply, revision, request.query.wait)), ...counts, ...check.warned() };
@@ -110,6 +112,11 @@ export default async function putPoliciesRoutes(
       }
     },
   );
+}
+
+function changing(name: string): ApiError {
+  const detail = `The realm or the templates of the app "${name}" changed twice while its policies were validated. Nothing was stored.`;
+  return new ApiError("app-changing", detail, {}, { "retry-after": "1" });
 }
 
 /** Validates documents one by one, and keeps what is to be stored, or what is wrong. */
@@ -124,12 +131,14 @@ class Check {
   readonly #surroundings: Surroundings;
   /** By the names of the stored policies. */
   readonly #bytesBefore: ReadonlyMap<string, number>;
-  readonly #mostPolicies: number;
+  /** More of these is refused for certain, whatever else the app has. */
+  readonly #most: Pick<Bounds, "policies" | "bytes">;
   readonly #errors = noFindings();
   readonly #warnings = noFindings();
   /** By the name: where it came first. */
   readonly #lines = new Map<string, number>();
   #documents = 0;
+  #bytes = 0;
   #isMalformed = false;
 
   constructor(
@@ -147,15 +156,18 @@ class Check {
     this.#surroundings = surroundings;
     this.#bytesBefore = bytesBefore;
     const { name, bounds } = surroundings.owner;
-    this.#mostPolicies = Math.max(boundsOf(name, bounds, app.totalBounds).policies, bytesBefore.size);
+    const { policies, bytes } = boundsOf(name, bounds, app.totalBounds);
+    const usedBytes = [...bytesBefore.values()].reduce((sum, one) => sum + one, 0);
+    // An app that has more than was allowed later keeps it.
+    this.#most = { policies: Math.max(policies, bytesBefore.size), bytes: Math.max(bytes, usedBytes) };
   }
 
-  /** @throws ApiError bound-exceeded if there are more documents than the app may have policies */
+  /** @throws ApiError bound-exceeded if there are more documents, or larger ones, than the app may have */
   async take(documents: readonly ReadDocument[]): Promise<void> {
     for (const document of documents) {
       await this.#pause();
       this.#documents += 1;
-      if (this.#documents > this.#mostPolicies) throw this.#tooMany(document.line);
+      if (this.#documents > this.#most.policies) throw this.#exceeded("policies", document.line);
       this.#takeOne(document);
     }
   }
@@ -176,14 +188,12 @@ class Check {
     throw new ApiError(code, detail, { errors: listProblems(this.#errors) });
   }
 
-  /** Validates what was valid before the app's realm or its templates changed. @throws ApiError invalid-policy */
+  /** Validates what was valid before the app's realm or its templates changed. @throws ApiError invalid-policy, bound-exceeded */
   async again(surroundings: Surroundings): Promise<ReadonlyMap<string, NewPolicy>> {
     const check = new Check(this.#app, this.#request, this.#redisIsSet, surroundings, this.#bytesBefore);
-    // The transaction keeps others waiting, so it does not wait for turns.
-    const pause = pauses(setImmediate);
     for (const [name, { document }] of this.policies) {
+      await this.#pause();
       check.#takeOne({ line: this.#lines.get(name) ?? 0, document: JSON.parse(document) });
-      await pause();
     }
     check.end(true);
     return check.policies;
@@ -223,6 +233,8 @@ class Check {
     }
     const size = problems.length === 0 ? policySize(validation.resolved) : noSize;
     problems.push(...tooLarge(size.bytes));
+    this.#bytes += size.bytes;
+    if (this.#bytes > this.#most.bytes) throw this.#exceeded("bytes", line);
     if (policy !== undefined) {
       const first = this.#lines.get(policy);
       if (first !== undefined) {
@@ -242,11 +254,13 @@ class Check {
     addLocated(this.#warnings, where, warnings);
   }
 
-  #tooMany(line: number): ApiError {
+  #exceeded(bound: "policies" | "bytes", line: number): ApiError {
     const { name } = this.#surroundings.owner;
-    const expected = `at most ${this.#mostPolicies} of the app "${name}"`;
-    const problem = { line, path: "bounds.policies", expected, got: "more in the body" };
-    const detail = `The body has more policies than the app "${name}" may have: more than ${this.#mostPolicies}, at line ${line}. Nothing was stored.`;
+    const most = this.#most[bound];
+    const expected = `at most ${most} of the app "${name}"`;
+    const problem = { line, path: `bounds.${bound}`, expected, got: "more in the body" };
+    const what = bound === "policies" ? "more policies" : "more bytes of policies";
+    const detail = `The body has ${what} than the app "${name}" may have: more than ${most}, at line ${line}. Nothing was stored.`;
     return new ApiError("bound-exceeded", detail, { errors: [problem] });
   }
 }

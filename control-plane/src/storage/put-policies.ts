@@ -32,8 +32,6 @@ export interface PutMany {
   readonly policies: ReadonlyMap<string, NewPolicy>;
   /** What the policies were validated against. */
   readonly validatedWith: Surroundings;
-  /** Called if that has changed meanwhile. @throws what validation throws */
-  validateAgain(surroundings: Surroundings): Promise<ReadonlyMap<string, NewPolicy>>;
   /** Whether policies that are not among these are deleted. */
   readonly prune: boolean;
   readonly precondition: Precondition;
@@ -47,6 +45,11 @@ export interface PutManyResult {
   readonly changed: number;
   readonly unchanged: number;
   readonly deleted: number;
+}
+
+/** Nothing was stored, because what the policies were validated against has changed meanwhile. */
+export interface PutManyOutdated {
+  readonly changedTo: Surroundings;
 }
 
 /** Rows that are read or written without a pause, which takes a few milliseconds. */
@@ -63,15 +66,19 @@ export async function readPolicyBytes(database: Database, app: string): Promise<
   return new Map([...(await readRows(database, app))].map(([name, { bytes }]) => [name, bytes]));
 }
 
-/** @throws ApiError app-not-found, bound-exceeded, or what the precondition or `validateAgain` throws */
-export function putPolicies(database: Database, origin: Origin, put: PutMany): Promise<PutManyResult> {
+/** @throws ApiError app-not-found, bound-exceeded, or what the precondition throws */
+export function putPolicies(
+  database: Database,
+  origin: Origin,
+  put: PutMany,
+): Promise<PutManyResult | PutManyOutdated> {
   return change(database, origin, async (transaction, record) => {
     const surroundings = await readSurroundings(transaction, put.app);
     const stored = await readRows(transaction, put.app);
     const version = await newestRevision(transaction, surroundings.owner);
     put.precondition(stored.size === 0 ? undefined : version);
-    const policies = isSame(put.validatedWith, surroundings) ? put.policies : await put.validateAgain(surroundings);
-    const found = await compare(transaction, put, policies, stored);
+    if (!isSame(put.validatedWith, surroundings)) return { changedTo: surroundings };
+    const found = await compare(transaction, put, stored);
     const { puts, deletions, unchanged } = found;
     const created = puts.filter(({ before }) => before === undefined).length;
     const counts = { created, changed: puts.length - created, unchanged, deleted: deletions.length };
@@ -144,8 +151,7 @@ interface Comparison {
 
 async function compare(
   transaction: Transaction<Tables>,
-  { app, prune }: PutMany,
-  policies: ReadonlyMap<string, NewPolicy>,
+  { app, policies, prune }: PutMany,
   stored: ReadonlyMap<string, StoredRow>,
 ): Promise<Comparison> {
   const kind = "policy";

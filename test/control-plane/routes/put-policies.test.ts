@@ -242,6 +242,61 @@ describe("a PUT of many policies", () => {
     expect(Object.keys(await stored(running))).toEqual(["c"]);
   });
 
+  it("with more bytes than the app may have stops there, while the rest of the body is still to come", async () => {
+    const running = await start();
+    await running.call("PUT", "/apps/shop", { body: { bounds: { bytes: 350 } } });
+    const { answer } = putSlowly(running, lines(...["a", "b", "c", "d", "e", "f"].map((name) => named(name))), "");
+    const refused = await answer;
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toMatchObject({
+      code: "bound-exceeded",
+      errors: [{ line: 5, path: "bounds.bytes", expected: 'at most 350 of the app "shop"', got: "more in the body" }],
+    });
+    expect(await stored(running)).toEqual({});
+  });
+
+  it("may have as many bytes as the app uses, if an admin allowed less later", async () => {
+    const running = await start();
+    const all = ["a", "b", "c", "d", "e", "f"].map((name) => named(name));
+    await put(running, lines(...all));
+    await running.call("PUT", "/apps/shop", { body: { bounds: { bytes: 350 } } });
+    expect((await put(running, lines(...all.map((one) => ({ ...one, ...perSecond(2) }))))).body).toMatchObject({
+      changed: 6,
+    });
+    expect((await put(running, lines(...all, named("g")))).body).toMatchObject({
+      code: "bound-exceeded",
+      errors: [{ line: 7 }],
+    });
+  });
+
+  it("is validated again while others change the database, and is refused if a template has changed twice", async () => {
+    const running = await start();
+    const template = (status: number) =>
+      running.call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status } } });
+    await template(400);
+    const overrides = Array.from({ length: 500 }, (_, i) => ({ key: [`key ${i}`], ...perSecond(1_000 + i) }));
+    const large = Array.from({ length: 30 }, (_, i) => ({ ...named(`p${i}`), key: ["header:x-user"], overrides }));
+    const text = lines({ ...named("a"), onLimit: { template: "polite" } }, ...large);
+    const { answer, go } = putSlowly(running, text, lines(named("b")));
+    await sleep(partComesMs);
+    await template(401);
+    go();
+    let isOver = false;
+    const ended = answer.finally(() => {
+      isOver = true;
+    });
+    for (let n = 0; !isOver; n++) expect((await template(402 + (n % 100))).status).toBe(200);
+    const refused = await ended;
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([409, "1"]);
+    expect(await refused.json()).toMatchObject({ code: "app-changing" });
+    expect(await stored(running)).toEqual({});
+    const again = putSlowly(running, text, lines(named("b")));
+    await sleep(partComesMs);
+    await template(503);
+    again.go();
+    expect(await (await again.answer).json()).toMatchObject({ created: 32 });
+  });
+
   it("stores nothing if its sender loses the right while the body arrives", async () => {
     const running = await start();
     const { body: editor } = await running.call("POST", "/tokens", {
