@@ -73,26 +73,48 @@ export function validatePut(
     const expected = "node: cluster needs Redis, and SLUICE_REDIS_URL is not set";
     replaceProblem(asPut({ path: "scope", expected, got: describeValue(scope) }));
   }
-  problems.push(...unknownTimezones(named, "", new Set(problems.map(({ path }) => path))));
+  problems.push(...timezoneProblems(named, new Set(problems.map(({ path }) => path))));
   return { document: named, resolved: resolution.document, problems, warnings };
 }
 
+/** Each zone takes milliseconds: of the validation, and when its clock changes are worked out for gateways. */
+const mostZones = 16;
+
 /**
- * Reports zones that do not exist: of a schedule, and of windows of the calendar, wherever there are limits.
+ * Reports zones that do not exist, or too many of them: of a schedule, and of windows of the calendar, wherever there are limits.
  *
  * @param refused paths of values that have a problem already
  */
-function unknownTimezones(value: unknown, path: string, refused: ReadonlySet<string>): Problem[] {
-  if (Array.isArray(value)) return value.flatMap((item, i) => unknownTimezones(item, `${path}[${i}]`, refused));
-  if (!isRecord(value)) return [];
-  return Object.entries(value).flatMap(([name, inner]) => {
-    const at = path === "" ? name : `${path}.${name}`;
-    if (name !== "timezone" || typeof inner !== "string") return unknownTimezones(inner, at, refused);
+function timezoneProblems(document: Json, refused: ReadonlySet<string>): Problem[] {
+  const problems: Problem[] = [];
+  /** By the name, in which upper and lower case make no difference: whether the zone may be there. */
+  const zones = new Map<string, boolean>();
+  const look = (timezone: string, path: string): void => {
     // The validator has already refused a longer one, but its list of problems may have been cut before that problem.
-    if (inner.length > maxTimezoneBytes || refused.has(at) || isTimezone(inner)) return [];
+    if (timezone.length > maxTimezoneBytes || refused.has(path)) return;
+    const name = timezone.toLowerCase();
+    if (!zones.has(name)) {
+      if (zones.size === mostZones) {
+        const expected = `at most ${mostZones} different time zones in a policy`;
+        problems.push({ path, expected, got: `${describeValue(timezone)} besides ${mostZones} others` });
+      }
+      zones.set(name, zones.size >= mostZones || isTimezone(timezone));
+    }
+    if (zones.get(name) === true) return;
     const expected = 'a time zone that there is, like "Europe/Berlin"';
-    return [{ path: at, expected, got: describeValue(inner) }];
-  });
+    problems.push({ path, expected, got: describeValue(timezone) });
+  };
+  const visit = (value: unknown, path: string): void => {
+    if (Array.isArray(value)) value.forEach((item, i) => void visit(item, `${path}[${i}]`));
+    if (!isRecord(value)) return;
+    for (const [name, inner] of Object.entries(value)) {
+      const at = path === "" ? name : `${path}.${name}`;
+      if (name === "timezone" && typeof inner === "string") look(inner, at);
+      else visit(inner, at);
+    }
+  };
+  visit(document, "");
+  return problems;
 }
 
 /**

@@ -23,10 +23,10 @@ import {
   nameOfCaller,
   nameOfPolicy,
 } from "@sluice/limiter/state/entries.ts";
+import { pauses } from "../limits/pauses.ts";
 import { networkLines } from "../networks/network-lines.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
-import { timezonesIn } from "../zones/policy-zones.ts";
 import { LineList } from "./line-list.ts";
 import { appLine, type PolicyLine, policyLine } from "./policy-lines.ts";
 import { proofOf } from "./position-proof.ts";
@@ -45,8 +45,6 @@ export interface Frame {
   readonly bytes: number;
 }
 
-/** Policies that are read without a pause, which takes a millisecond or two. */
-const policiesAtOnce = 500;
 /** The most names of changed entries to remember; the oldest changes are forgotten first. */
 const mostRemembered = 50_000;
 /** Deltas to one revision are made and kept until they have so many times the bytes of a snapshot, or of a small one of this size. */
@@ -89,6 +87,8 @@ export class PushedState {
   readonly #bans = new Map<string, BanLine>();
   readonly #callers = new Map<string, CallerLine>();
   readonly #zones = new Map<string, readonly ZoneTransition[]>();
+  /** By policy, those that go by any: the names of its zones. */
+  readonly #zonesOf = new Map<string, readonly string[]>();
   /** In the order of revisions, without a gap. */
   #log: LoggedChange[] = [];
   /** The place in the log of the oldest change that is remembered. */
@@ -129,11 +129,10 @@ export class PushedState {
     for (const ban of stored.bans) state.#setBan(ban);
     for (const caller of stored.callers) state.#setCaller(caller);
     const templates = templatesByApp(stored);
-    for (let from = 0; from < stored.policies.length; from += policiesAtOnce) {
-      if (from > 0) await setImmediate();
-      for (const { app, name, document } of stored.policies.slice(from, from + policiesAtOnce)) {
-        state.#setPolicy(nameOfPolicy(app, name), policyLine(app, document, templates.get(app), nowMs));
-      }
+    const pause = pauses(setImmediate);
+    for (const { app, name, document } of stored.policies) {
+      await pause();
+      state.#setPolicy(nameOfPolicy(app, name), policyLine(app, document, templates.get(app), nowMs));
     }
     return state;
   }
@@ -161,8 +160,9 @@ export class PushedState {
     const written: { name: string; line: PolicyLine | undefined }[] = [];
     const names = new Set<string>();
     const deleted = new Set<string>();
+    const pause = pauses(setImmediate);
     for (const { app, name, document, wasDeleted } of changes.policies) {
-      if (written.length > 0 && written.length % policiesAtOnce === 0) await setImmediate();
+      await pause();
       const policy = nameOfPolicy(app, name);
       if (document === undefined || wasDeleted) deleted.add(policy);
       const line = document === undefined ? undefined : policyLine(app, document, changes.templates.get(app), nowMs);
@@ -250,7 +250,14 @@ export class PushedState {
 
   #setPolicy(name: string, written: PolicyLine | undefined): void {
     this.#lists.policies.set(name, written?.line);
-    for (const zone of written?.zones ?? []) this.#zones.set(zone.name, zone.transitions);
+    const zones = written?.zones ?? [];
+    for (const zone of zones) this.#zones.set(zone.name, zone.transitions);
+    if (zones.length === 0) this.#zonesOf.delete(name);
+    else
+      this.#zonesOf.set(
+        name,
+        zones.map((zone) => zone.name),
+      );
   }
 
   /** @param ranges undefined: the list is gone @param names gets the blocks that change */
@@ -354,8 +361,8 @@ export class PushedState {
       if (line === undefined || deleted.has(name)) lines.gone.push(JSON.stringify(goneEntry(name)));
       if (line === undefined) continue;
       lines[list].push(line);
-      if (list !== "policies") continue;
-      for (const zone of timezonesIn(line)) zones[zone] = this.#zones.get(zone) as readonly ZoneTransition[];
+      for (const zone of this.#zonesOf.get(name) ?? [])
+        zones[zone] = this.#zones.get(zone) as readonly ZoneTransition[];
     }
     const { epoch } = this.#position;
     const rest = {

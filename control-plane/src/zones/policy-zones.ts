@@ -19,7 +19,7 @@ export function withZones(
   nowSeconds: number,
 ): { readonly sent: string; readonly zones: readonly PolicyZone[] } {
   // Few policies name a zone: the others need not be parsed.
-  if (!mayNameTimezones(document)) return { sent: document, zones: [] };
+  if (!document.includes('"timezone"')) return { sent: document, zones: [] };
   const zones = new Map<string, PolicyZone>();
   const sent = JSON.parse(document, (field, value) => {
     const zone = isTimezoneField(field, value) ? knownZone(value, nowSeconds) : undefined;
@@ -27,21 +27,6 @@ export function withZones(
     return zone?.name ?? value;
   });
   return { sent: JSON.stringify(sent), zones: [...zones.values()] };
-}
-
-/** Returns the names of the time zones in a document, or in a line that has one. */
-export function timezonesIn(json: string): ReadonlySet<string> {
-  const names = new Set<string>();
-  if (!mayNameTimezones(json)) return names;
-  JSON.parse(json, (field, value) => {
-    if (isTimezoneField(field, value)) names.add(value);
-    return value;
-  });
-  return names;
-}
-
-function mayNameTimezones(json: string): boolean {
-  return json.includes('"timezone"');
 }
 
 /** Nothing else in a policy has such a field with a text. */

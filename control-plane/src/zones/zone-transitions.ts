@@ -10,43 +10,8 @@ const yearsBack = 3;
 /** No zone changes its offset and changes it back within a week. */
 const stepSeconds = 7 * daySeconds;
 
-/** Keyed by time zone. Computing a zone takes milliseconds, and every snapshot needs all zones again. */
-const known = new Map<string, { readonly atSeconds: number; readonly transitions: readonly ZoneTransition[] }>();
-/** More than there are zone names, because an offset like "+01:23" counts as a zone too. */
-const mostKnown = 4_000;
-const knownForSeconds = 30 * daySeconds;
-
 // The first formatter loads the zone data. This makes it load now, while no request waits.
-offsetsOf("UTC")?.(0);
-
-/** Returns undefined if there is no such time zone. */
-export function zoneTransitions(timezone: string, nowSeconds: number): readonly ZoneTransition[] | undefined {
-  const before = known.get(timezone);
-  const age = nowSeconds - (before?.atSeconds ?? 0);
-  if (before !== undefined && age >= 0 && age < knownForSeconds) return before.transitions;
-  const transitions = findTransitions(timezone, nowSeconds);
-  if (transitions === undefined) return undefined;
-  if (known.size >= mostKnown) known.clear();
-  known.set(timezone, { atSeconds: nowSeconds, transitions });
-  return transitions;
-}
-
-function findTransitions(timezone: string, nowSeconds: number): ZoneTransition[] | undefined {
-  const offsetAt = offsetsOf(timezone);
-  if (offsetAt === undefined) return undefined;
-  const today = Math.floor(nowSeconds / daySeconds) * daySeconds;
-  const first = today - yearsBack * 366 * daySeconds;
-  const last = today + yearsAhead * 366 * daySeconds;
-  let offset = offsetAt(first);
-  const transitions: ZoneTransition[] = [[first, offset]];
-  for (let at = first; at < last; at += stepSeconds) {
-    const next = offsetAt(at + stepSeconds);
-    if (next === offset) continue;
-    transitions.push([firstMoment(offsetAt, next, at, at + stepSeconds), next]);
-    offset = next;
-  }
-  return transitions;
-}
+offsetsOf("UTC")(0);
 
 /** A zone under its canonical name, which all spellings of it share, and the changes of its offset. */
 export interface KnownZone {
@@ -68,48 +33,70 @@ export function knownZone(timezone: string, nowSeconds: number): KnownZone | und
   if (name === undefined) return undefined;
   const known = kept.get(name);
   if (known !== undefined && Math.abs(nowSeconds - known.foundAtSeconds) < keepSeconds) return known;
-  const transitions = zoneTransitions(name, nowSeconds);
-  if (transitions === undefined) return undefined;
-  const found = { name, transitions, foundAtSeconds: nowSeconds };
+  const found = { name, transitions: findTransitions(name, nowSeconds), foundAtSeconds: nowSeconds };
   kept.set(name, found);
   return found;
 }
 
+export function isTimezone(timezone: string): boolean {
+  return zoneName(timezone) !== undefined;
+}
+
+/**
+ * Canonical names by names in lower case, because upper and lower case make no difference in a zone's name. So there are some thousands at most, whoever
+ * spells them. To ask for one takes 0.1 ms.
+ */
 const names = new Map<string, string>();
-const mostNames = 10_000;
 
 function zoneName(timezone: string): string | undefined {
-  const known = names.get(timezone);
+  const spelt = timezone.toLowerCase();
+  const known = names.get(spelt);
   if (known !== undefined) return known;
   try {
     const name = new Intl.DateTimeFormat("en-US", { timeZone: timezone }).resolvedOptions().timeZone;
-    if (names.size >= mostNames) names.clear();
-    names.set(timezone, name);
+    names.set(spelt, name);
     return name;
   } catch {
     return undefined;
   }
 }
 
-export function isTimezone(timezone: string): boolean {
-  return offsetsOf(timezone) !== undefined;
+/** @param name canonical */
+function findTransitions(name: string, nowSeconds: number): ZoneTransition[] {
+  const today = Math.floor(nowSeconds / daySeconds) * daySeconds;
+  const first = today - yearsBack * 366 * daySeconds;
+  const always = minutesOf(/^([+-])(\d\d):(\d\d)$/.exec(name));
+  if (always !== undefined) return [[first, always]];
+  const offsetAt = offsetsOf(name);
+  const last = today + yearsAhead * 366 * daySeconds;
+  let offset = offsetAt(first);
+  const transitions: ZoneTransition[] = [[first, offset]];
+  for (let at = first; at < last; at += stepSeconds) {
+    const next = offsetAt(at + stepSeconds);
+    if (next === offset) continue;
+    transitions.push([firstMoment(offsetAt, next, at, at + stepSeconds), next]);
+    offset = next;
+  }
+  return transitions;
 }
 
 /** Returns the zone's offset at a moment, in minutes. */
 type OffsetAt = (seconds: number) => number;
 
-function offsetsOf(timezone: string): OffsetAt | undefined {
-  let format: Intl.DateTimeFormat;
-  try {
-    format = new Intl.DateTimeFormat("en-US", { timeZone: timezone, timeZoneName: "longOffset" });
-  } catch {
-    return undefined;
-  }
+/** @param name of a zone that there is */
+function offsetsOf(name: string): OffsetAt {
+  const format = new Intl.DateTimeFormat("en-US", { timeZone: name, timeZoneName: "longOffset" });
   return (seconds) => {
-    const name = format.formatToParts(seconds * 1000).find(({ type }) => type === "timeZoneName")?.value ?? "";
-    const [, sign, hours, minutes] = /^GMT(?:([+-])(\d\d):(\d\d))?/.exec(name) ?? [];
-    return (sign === "-" ? -1 : 1) * (Number(hours ?? 0) * 60 + Number(minutes ?? 0));
+    const offset = format.formatToParts(seconds * 1000).find(({ type }) => type === "timeZoneName")?.value ?? "";
+    return minutesOf(/^GMT([+-])(\d\d):(\d\d)/.exec(offset)) ?? 0;
   };
+}
+
+/** @param found the sign, the hours and the minutes */
+function minutesOf(found: RegExpExecArray | null): number | undefined {
+  if (found === null) return undefined;
+  const [, sign, hours, minutes] = found;
+  return (sign === "-" ? -1 : 1) * (Number(hours) * 60 + Number(minutes));
 }
 
 /** Finds the first second with `offset` by bisection. @param before a second with another offset than `after` */

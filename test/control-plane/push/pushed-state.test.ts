@@ -83,3 +83,27 @@ test("gateways at many revisions get a snapshot, which they share, when their de
   await change(state, gateways + 2, { policies: policies(1, "z") });
   expect(state.deltaFrom(at(gateways + 1))).toBeDefined();
 });
+
+test("policies with time zones, which have to be parsed, are read and changed in turns with everything else", async () => {
+  const override = (i: number) => ({ key: [`key ${i}`], limits: smallestDocument.limits });
+  const document = JSON.stringify({
+    ...smallestDocument,
+    schedule: { timezone: "Europe/Berlin", windows: [] },
+    overrides: Array.from({ length: 700 }, (_, i) => override(i)),
+  });
+  const many = Array.from({ length: 200 }, (_, i) => ({ app: "shop", name: `p${i}`, document, wasDeleted: false }));
+  let turns = 0;
+  let isOver = false;
+  const count = () => {
+    turns += 1;
+    if (!isOver) setImmediate(count);
+  };
+  setImmediate(count);
+  const state = await stateWith({ policies: many });
+  expect(turns).toBeGreaterThan(10);
+  turns = 0;
+  await change(state, 2, { policies: many });
+  expect(turns).toBeGreaterThan(10);
+  isOver = true;
+  expect(textOf(state.deltaFrom(at(1)))).toContain('"zones":{"Europe/Berlin":');
+});

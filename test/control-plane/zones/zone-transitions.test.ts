@@ -1,13 +1,19 @@
-import { describe, expect, it } from "vitest";
-import { zoneTransitions } from "../../../control-plane/src/zones/zone-transitions.ts";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { isTimezone, knownZone } from "../../../control-plane/src/zones/zone-transitions.ts";
 import { loadSnapshot } from "../../fixtures/documents/loaded-state.ts";
 import { pushedSnapshot } from "../../fixtures/documents/pushed-snapshot.ts";
 import { onePerSecond, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 
 const now = Date.UTC(2026, 5, 15, 12, 30);
 const written = (timezone: string) =>
-  zoneTransitions(timezone, now / 1000)?.map(([from, offset]) => `${new Date(from * 1000).toISOString()} ${offset}`);
+  knownZone(timezone, now / 1000)?.transitions.map(
+    ([from, offset]) => `${new Date(from * 1000).toISOString()} ${offset}`,
+  );
 const office = { timezone: "Europe/Berlin", windows: [{ days: ["mon"], from: "09:00", to: "18:00" }] };
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 
 describe("the transitions of a time zone", () => {
   it("begin three years before now and go ten years on, each to the second", () => {
@@ -29,18 +35,35 @@ describe("the transitions of a time zone", () => {
     expect(written("America/St_Johns")?.[0]).toBe("2023-06-13T00:00:00.000Z -150");
   });
 
+  it("are a single one for an offset to UTC, which needs no search: there are thousands of them", () => {
+    const search = vi.spyOn(Intl.DateTimeFormat.prototype, "formatToParts");
+    expect(written("+05:30")).toEqual(["2023-06-13T00:00:00.000Z 330"]);
+    expect(written("-0330")).toEqual(["2023-06-13T00:00:00.000Z -210"]);
+    expect(knownZone("-0330", now / 1000)?.name).toBe("-03:30");
+    expect(search).not.toHaveBeenCalled();
+  });
+
+  it("are those of one name, which is asked for once, whatever the case that it is written in", () => {
+    expect(isTimezone("Pacific/Apia")).toBe(true);
+    const asked = vi.spyOn(Intl, "DateTimeFormat");
+    expect(["pacific/apia", "PACIFIC/APIA", "pAcIfIc/ApIa"].map(isTimezone)).toEqual([true, true, true]);
+    expect(asked).not.toHaveBeenCalled();
+    expect(isTimezone("Pacific/Nowhere")).toBe(false);
+    expect(asked).toHaveBeenCalledOnce();
+  });
+
   it("are undefined for an unknown zone", () => {
     for (const timezone of ["Europe/Nowhere", "", "__proto__", "mars"]) expect(written(timezone)).toBeUndefined();
   });
 
   it("are worked out once, however often they are asked for", () => {
-    const first = zoneTransitions("America/New_York", now / 1000);
+    const first = knownZone("America/New_York", now / 1000)?.transitions;
     const day = 86_400;
-    expect(zoneTransitions("America/New_York", now / 1000 + 29 * day)).toBe(first);
-    const later = zoneTransitions("America/New_York", now / 1000 + 31 * day);
+    expect(knownZone("America/New_York", now / 1000 + 29 * day)?.transitions).toBe(first);
+    const later = knownZone("America/New_York", now / 1000 + 31 * day)?.transitions;
     expect(later?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) + 31 * day);
     // A clock that was put back may be before the first transition.
-    expect(zoneTransitions("America/New_York", now / 1000 - day)?.[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) - day);
+    expect(knownZone("America/New_York", now / 1000 - day)?.transitions[0]?.[0]).toBe((first?.[0]?.[0] ?? 0) - day);
   });
 });
 
@@ -128,5 +151,31 @@ describe("a policy's time zone", () => {
       "limits[0].timezone",
       "overrides[0].limits[0].timezone",
     ]);
+  });
+
+  it("is one of 16 different ones at most, and what is more is not looked up", async () => {
+    const { call } = await startControlPlane();
+    const put = (timezones: readonly string[]) => {
+      const daily = (timezone: string) => [{ algorithm: "fixed-window", quota: 5, window: "day", timezone }];
+      const overrides = timezones.map((timezone, i) => ({ key: [`k${i}`], limits: daily(timezone) }));
+      return call("PUT", "/apps/default/policies/p", {
+        body: { key: ["header:x-user"], limits: daily("UTC"), overrides },
+      });
+    };
+    const zones = Intl.supportedValuesOf("timeZone").slice(0, 400);
+    const some = zones.slice(0, 15);
+    expect((await put([...some, "utc", ...some.map((zone) => zone.toLowerCase())])).status).toBe(201);
+    const { body } = await put(zones);
+    expect(body.errors).toEqual([
+      {
+        path: "overrides[15].limits[0].timezone",
+        expected: "at most 16 different time zones in a policy",
+        got: `"${zones[15]}" besides 16 others`,
+      },
+    ]);
+    const asked = vi.spyOn(Intl, "DateTimeFormat");
+    const unknown = await put(zones.map((_, i) => `Mars/Crater${i}`));
+    expect(unknown.body.errors).toHaveLength(16);
+    expect(asked.mock.calls.length).toBeLessThan(20);
   });
 });

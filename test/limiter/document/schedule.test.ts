@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { zoneTransitions } from "../../../control-plane/src/zones/zone-transitions.ts";
+import { knownZone } from "../../../control-plane/src/zones/zone-transitions.ts";
 import {
   type CompiledSchedule,
   compileSchedule,
@@ -15,7 +15,7 @@ const seconds = (text: string) => Date.parse(text) / 1000;
 const start = seconds("2026-01-01T00:00:00Z");
 
 function scheduleIn(timezone: string, ...windows: [days: string[], from: string, to: string][]): CompiledSchedule {
-  const transitions = zoneTransitions(timezone, start) as ZoneTransition[];
+  const transitions = knownZone(timezone, start)?.transitions as ZoneTransition[];
   return compileSchedule({ timezone, windows: windows.map(([on, from, to]) => ({ days: on, from, to })) }, transitions);
 }
 
