@@ -21,6 +21,7 @@ import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
+import minuteLog from "./plugins/minute-log.ts";
 import push, { pushUrl } from "./plugins/push.ts";
 import readiness from "./plugins/readiness.ts";
 import redis from "./plugins/redis.ts";
@@ -81,7 +82,7 @@ declare module "fastify" {
 /** Tests use these to replace the clock, the time limits and the log. */
 export interface Surroundings {
   readonly now?: () => number;
-  /** Returns milliseconds of a clock that never steps back, for limits of requests. */
+  /** Returns milliseconds of a clock that never steps back, for limits of requests and lines of the log. */
   readonly uptimeMs?: () => number;
   readonly pushTimes?: PushTimes;
   readonly httpTimes?: HttpTimes;
@@ -233,12 +234,14 @@ async function buildApp(
   await app.register(fairTurns);
   await app.register(securityHeaders);
   await app.register(requestLog);
+  const uptimeMs = surroundings.uptimeMs ?? (() => performance.now());
+  await app.register(minuteLog, { uptimeMs });
   await app.register(metrics);
   await app.register(storageMetrics, { observer });
   // Before everything that may refuse a request: refusals count too.
   await app.register(requestLimits, {
     allowances: configuration.requestAllowances,
-    uptimeMs: surroundings.uptimeMs ?? (() => performance.now()),
+    uptimeMs,
   });
   await app.register(errorResponses);
   await app.register(lastResponses);
@@ -260,6 +263,7 @@ async function buildApp(
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(push, {
     now,
+    uptimeMs,
     times: surroundings.pushTimes ?? defaultPushTimes,
     isShared,
     databaseChannel: await databaseChannelFor(configuration),

@@ -204,6 +204,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/push": [
     "control-plane/src/activity",
     "control-plane/src/limits",
+    "control-plane/src/log",
     "control-plane/src/networks",
     "control-plane/src/storage",
     "control-plane/src/templates",
@@ -242,6 +243,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/errors",
     "control-plane/src/http",
     "control-plane/src/limits",
+    "control-plane/src/log",
     "control-plane/src/push",
     "control-plane/src/redis",
     "control-plane/src/rights",

@@ -54,7 +54,7 @@ export default fp(
     });
     app.setNotFoundHandler((request, reply) => answer(notFound(request), reply));
   },
-  { name: "error-responses" },
+  { name: "error-responses", dependencies: ["minute-log"] },
 );
 
 function notFound(request: FastifyRequest): ApiError {
@@ -152,7 +152,8 @@ export function apiErrorFrom(thrown: unknown, request: FastifyRequest, isOfPart 
     return new ApiError("database-unreachable", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }
   if (thrown instanceof DatabaseBusy) {
-    request.log.warn({ err: error }, "the database was busy for too long");
+    const what = "the database was busy for too long";
+    request.server.minuteLog.say("warn", what, { requestId: request.id, err: error }, what);
     const detail = `Another process holds the database's lock, and did not let go in time${outcome}.`;
     return new ApiError("database-busy", detail, {}, { "retry-after": String(retryAfterBusySeconds) });
   }

@@ -37,6 +37,7 @@ declare module "fastify" {
   interface FastifyInstance {
     readonly fleet: Fleet;
     readonly publisher: Publisher;
+    readonly gatewayLog: GatewayLog;
     /** For the gateways of all control planes. */
     readonly counterOrders: CounterOrderSender;
     readonly appliedWaits: AppliedWaits;
@@ -66,13 +67,14 @@ const checkTokensEveryMs = 5_000;
  */
 interface PushOptions {
   readonly now: () => number;
+  readonly uptimeMs: () => number;
   readonly times: PushTimes;
   readonly isShared: boolean;
   readonly databaseChannel: ChangeChannel | undefined;
 }
 
 export default fp<PushOptions>(
-  async (app, { now, times, isShared, databaseChannel }) => {
+  async (app, { now, uptimeMs, times, isShared, databaseChannel }) => {
     const fleet = new Fleet(now);
     const newest = () => publisher.current;
     const durations = new PushDurations<unknown>(fleet, newest, (pushed) => {
@@ -122,7 +124,10 @@ export default fp<PushOptions>(
       fleet,
       here: counterOrders,
       id,
-      onError: (error) => app.log.error({ err: error }, "an order about a counter did not reach all control planes"),
+      onError: (error) => {
+        const what = "an order about a counter did not reach all control planes";
+        app.minuteLog.say("error", what, { err: error }, what);
+      },
     });
     const sender: CounterOrderSender = isShared ? passedOrders : counterOrders;
     app.decorate("counterOrders", sender);
@@ -205,7 +210,8 @@ export default fp<PushOptions>(
       of: (gateway: Gateway) => alarmOf(gateway, surroundings()),
       all: () => alarmsOf(fleet.list(), surroundings()),
     });
-    const gatewayLog = new GatewayLog(app.log, now);
+    const gatewayLog = new GatewayLog(app.log, uptimeMs);
+    app.decorate("gatewayLog", gatewayLog);
     const admitted = new AdmittedSockets();
     const isGateway = async (token: string) => {
       const caller = await findCaller(app.database, { id: token }, { nowMs: now(), groups: app.groupMapping });
@@ -310,7 +316,16 @@ export default fp<PushOptions>(
   },
   {
     name: "push",
-    dependencies: ["activity", "database", "websockets", "authentication", "metrics", "redis", "request-limits"],
+    dependencies: [
+      "activity",
+      "database",
+      "websockets",
+      "authentication",
+      "metrics",
+      "minute-log",
+      "redis",
+      "request-limits",
+    ],
   },
 );
 

@@ -241,7 +241,8 @@ export default fp<SessionsOptions>(
         }
       } catch (error) {
         if (!isPassing(error)) throw error;
-        app.log.warn({ err: error }, "cannot store the use of a session; trying again at its next request");
+        const what = "cannot store the use of a session; trying again at its next request";
+        app.minuteLog.say("warn", what, { err: error }, what);
       }
     }
 
@@ -291,7 +292,7 @@ export default fp<SessionsOptions>(
       end,
     });
   },
-  { name: "sessions", dependencies: ["database", "request-limits", "token-uses", "groups"] },
+  { name: "sessions", dependencies: ["database", "minute-log", "request-limits", "token-uses", "groups"] },
 );
 
 /** How the limits of requests know a session. */

@@ -26,7 +26,7 @@ export default fp(
     await app.register(websocket, {
       options,
       errorHandler: (error, socket, request) => {
-        request.log.warn({ err: error }, "push socket failed");
+        request.server.gatewayLog.warn(undefined, request.address, { err: error }, "push socket failed");
         // A frame that breaks the protocol or is too large was already answered with its close code.
         if (!String((error as NodeJS.ErrnoException).code).startsWith("WS_ERR_")) socket.terminate();
       },

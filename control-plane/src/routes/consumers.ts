@@ -374,7 +374,8 @@ async function* storeConsumers(
       await endImport(app.database, underWay);
     } catch (error) {
       // It counts as under way for half a minute then. What it has stored does not depend on this.
-      request.log.warn({ err: error }, "cannot store that an import of consumers has ended");
+      const what = "cannot store that an import of consumers has ended";
+      app.minuteLog.say("warn", what, { requestId: request.id, err: error }, what);
     }
   }
   if (counts.position === 0) counts.position = app.consumerFeed.newest.position;

@@ -148,7 +148,8 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       return await ask();
     } catch (error) {
       const { message } = error instanceof Error ? error : { message: String(error) };
-      app.log.warn({ error: message }, "Redis did not do what was asked of a counter");
+      const what = "Redis did not do what was asked of a counter";
+      app.minuteLog.say("warn", what, { error: message }, what);
       const clause = error instanceof RedisFailure ? error.clause : "does not answer as it should";
       throw new ApiError("redis-unavailable", `The policy counts in Redis, which ${clause}.`);
     }
@@ -184,7 +185,7 @@ function refuseUntoppable({ policy }: AskedCounter, name: string | undefined): v
 
 /**
  * Records who does this before it is done, because counters have no history. If the disk is full, a line in the log replaces
- * the entry: an operator who looks after counters must not be refused then. The key may identify a person, so it is not
+ * the entry, of who only looks once a minute: an operator who looks after counters must not be refused then. The key may identify a person, so it is not
  * logged.
  */
 async function note(
@@ -204,7 +205,11 @@ async function note(
   } catch (error) {
     if (!(error instanceof DatabaseUnwritable)) throw error;
     await request.server.requireStill(request, request.server.database);
-    request.log.error({ who: origin.who, from: origin.from, app, policy: name, action }, "disk full: no trace is kept");
+    const line = { requestId: request.id, who: origin.who, from: origin.from, app, policy: name, action };
+    const what = "disk full: no trace is kept";
+    // A viewer may look hundreds of times in a second.
+    if (action === "read-counter") request.server.minuteLog.say("error", `${what} ${origin.who}`, line, what);
+    else request.log.error(line, what);
   }
 }
 

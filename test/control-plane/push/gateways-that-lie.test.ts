@@ -206,10 +206,10 @@ describe("a gateway that says when its Redis began to fail", () => {
 describe("a gateway that says the same thousands of times", () => {
   it("is in the log once a minute, with how often it was since", async () => {
     const lines: { msg: string; timesSince?: number }[] = [];
-    let nowMs = Date.now();
+    let nowMs = 1_000_000;
     const running = await startControlPlane(
       { SLUICE_LOG_LEVEL: "warn" },
-      { now: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+      { uptimeMs: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
     );
     const liar = await connectGateway(running, "liar");
     const other = await connectGateway(running, "other");

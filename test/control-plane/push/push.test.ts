@@ -35,10 +35,10 @@ describe("the push socket", () => {
 
   it("logs refusals once a minute for an address and a reason, without the token", async () => {
     const lines: Record<string, unknown>[] = [];
-    let nowMs = Date.now();
+    let nowMs = 1_000_000;
     const { url } = await startControlPlane(
       { SLUICE_LOG_LEVEL: "warn" },
-      { now: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+      { uptimeMs: () => nowMs, logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
     );
     const refused = async (headers: Record<string, string>) =>
       expect(openSocket(url, { headers })).rejects.toThrow("Unexpected server response: 40");

@@ -108,13 +108,18 @@ describe("another program that holds the lock of the SQLite file", () => {
   });
 
   it("makes changes fail with 503 and Retry-After if it takes too long, also queued ones, and nothing changes", async () => {
-    const control = await startControlPlane();
+    const lines: { msg: string }[] = [];
+    const control = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "warn" },
+      { logTo: { write: (line) => void lines.push(JSON.parse(line)) } },
+    );
     const other = lock(control);
     const startedAtMs = performance.now();
     const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => put(control, `p${i}`)));
     for (const { status, body, headers } of answers) {
       expect([status, body.code, headers.get("retry-after")]).toEqual([503, "database-busy", "1"]);
     }
+    expect(lines.filter(({ msg }) => msg === "the database was busy for too long")).toHaveLength(1);
     // One after the other, they took a minute.
     expect(performance.now() - startedAtMs).toBeLessThan(50_000);
     other.exec("rollback");
