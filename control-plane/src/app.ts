@@ -61,7 +61,7 @@ import tokenRoutes from "./routes/tokens.ts";
 import { parseWait } from "./schemas/parameters.ts";
 import { compileOnce } from "./schemas/validators.ts";
 import { listLegacyApps } from "./storage/apps.ts";
-import { recentHashes } from "./storage/callers.ts";
+import { recentCallers } from "./storage/callers.ts";
 import { openDatabase } from "./storage/database.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./storage/engines/database-errors.ts";
 import type { PostgresChannel } from "./storage/engines/postgres-channel.ts";
@@ -164,7 +164,7 @@ async function tokensOrLater(
 /** Those who have used this control plane before a restart are not taken for strangers after it. */
 async function rememberTokens(app: FastifyInstance): Promise<void> {
   try {
-    app.requestLimits.remember(await recentHashes(app.database, mostRemembered));
+    app.requestLimits.remember(await recentCallers(app.database, mostRemembered));
   } catch (error) {
     if (!isPassing(error)) throw error;
     app.log.warn(
@@ -231,7 +231,7 @@ async function buildApp(
     observer,
   });
   await app.register(clientAddress);
-  await app.register(fairTurns);
+  await app.register(fairTurns, { knownOwners: (request) => app.knownOwners(request) });
   await app.register(securityHeaders);
   await app.register(requestLog);
   const uptimeMs = surroundings.uptimeMs ?? (() => performance.now());

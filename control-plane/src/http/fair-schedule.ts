@@ -51,7 +51,7 @@ export class FairSchedule {
   /**
    * Resolves when a request of the owner may begin, or go on. It is charged to the owner and its networks for how long it keeps the thread.
    *
-   * @param owners the owner's networks, from the largest to the smallest, and the owner: always as many
+   * @param owners those among whom turns are taken, from the largest networks to the owner: always as many
    * @param goesOn it has begun and has waited for something else. Those of an owner that go on, and those that have not begun, take turns
    */
   turn(owners: readonly string[], goesOn = false): Promise<void> {

@@ -1,30 +1,32 @@
-// Remembers which tokens were right before, so that somebody who tries wrong ones locks out nobody who shares their address.
+// Remembers which tokens were right before, and whose they are, so that somebody who tries wrong ones, or asks for much, locks out nobody who
+// shares their address.
 
-/** A hash with its entry takes some 150 bytes. */
+/** A hash with its entry takes some 400 bytes. */
 const defaultMost = 10_000;
 
 export class KnownTokens {
   readonly #most: number;
-  /** Hashes, the one that was used last at the end. Only right tokens are added, so wrong ones push none out. */
-  readonly #hashes = new Set<string>();
+  /** Owners by hashes, the one that was used last at the end. Only right tokens are added, so wrong ones push none out. */
+  readonly #owners = new Map<string, readonly string[]>();
 
   constructor(most = defaultMost) {
     this.#most = most;
   }
 
-  has(hash: string): boolean {
-    return this.#hashes.has(hash);
+  /** Returns whose token it is, as it was added. */
+  ownersOf(hash: string): readonly string[] | undefined {
+    return this.#owners.get(hash);
   }
 
-  add(hash: string): void {
-    this.#hashes.delete(hash);
-    this.#hashes.add(hash);
-    if (this.#hashes.size <= this.#most) return;
-    const [oldest] = this.#hashes;
-    if (oldest !== undefined) this.#hashes.delete(oldest);
+  add(hash: string, owners: readonly string[]): void {
+    this.#owners.delete(hash);
+    this.#owners.set(hash, owners);
+    if (this.#owners.size <= this.#most) return;
+    const [oldest] = this.#owners.keys();
+    if (oldest !== undefined) this.#owners.delete(oldest);
   }
 
   delete(hash: string): void {
-    this.#hashes.delete(hash);
+    this.#owners.delete(hash);
   }
 }

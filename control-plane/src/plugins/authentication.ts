@@ -31,6 +31,8 @@ declare module "fastify" {
     caller: Caller | undefined;
   }
   interface FastifyInstance {
+    /** Returns whose the request seems to be, by a credential that was right before, without asking the database. */
+    knownOwners(request: FastifyRequest): readonly string[] | undefined;
     /** Every failed identification by a token, here and at a sign-in, is this error. @throws ApiError unauthorized */
     identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller>;
     /** Identifies the caller of a request that goes on for long, with the rights of now. @throws ApiError unauthorized */
@@ -63,7 +65,7 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
 
     /** A token comes before a cookie: no other site's page can send one. */
     async function identify(request: FastifyRequest, reply: FastifyReply, access: Access): Promise<Caller> {
-      const token = /^bearer +(\S+) *$/i.exec(request.headers.authorization ?? "")?.[1];
+      const token = bearerTokenOf(request);
       if (token !== undefined) return identifyToken(token, request, reply);
       // Gateways have no cookies, and every site's page may open a WebSocket.
       if (access === "gateway") throw unauthorized("No bearer token came with the request.");
@@ -74,6 +76,12 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
       requireOwnPage(request, publicOrigin);
       return found;
     }
+
+    app.decorate("knownOwners", (request) => {
+      const token = bearerTokenOf(request);
+      const credentials = token === undefined ? app.sessions.credentialsOf(request) : [hashToken(token)];
+      return credentials.map((one) => app.requestLimits.ownersOf(one)).find((owners) => owners !== undefined);
+    });
 
     async function identifyToken(token: string, request: FastifyRequest, reply: FastifyReply): Promise<Caller> {
       const rights = { nowMs: now(), groups: app.groupMapping };
@@ -118,6 +126,10 @@ export default fp<{ now: () => number; publicOrigin: string | undefined }>(
     dependencies: ["database", "error-responses", "request-limits", "token-uses", "sessions", "groups"],
   },
 );
+
+function bearerTokenOf({ headers }: FastifyRequest): string | undefined {
+  return /^bearer +(\S+) *$/i.exec(headers.authorization ?? "")?.[1];
+}
 
 function accessOf({ routeOptions }: FastifyRequest): Access {
   return routeOptions.config.access ?? "own";

@@ -1,12 +1,12 @@
-// Requests begin in an order that is fair to their addresses, and change the database in one that is fair to who makes the changes: a flood
-// delays whoever sends it.
+// Requests begin in an order that is fair to their addresses, and to who shares an address, and change the database in one that is fair to who
+// makes the changes: a flood delays whoever sends it.
 
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { FairSchedule } from "../http/fair-schedule.ts";
 import { pauses } from "../limits/pauses.ts";
-import { ownerOf } from "../rights/caller.ts";
+import { ownerOf, ownersOf, ownersOfStrangers } from "../rights/caller.ts";
 import { onBehalfOf } from "../storage/engines/turns.ts";
 
 declare module "fastify" {
@@ -18,12 +18,21 @@ declare module "fastify" {
   }
 }
 
-export default fp(
-  async (app) => {
+interface FairTurnsOptions {
+  /** Returns whose the request seems to be, before it is identified. */
+  readonly knownOwners: (request: FastifyRequest) => readonly string[] | undefined;
+}
+
+export default fp<FairTurnsOptions>(
+  async (app, { knownOwners }) => {
     const schedule = new FairSchedule();
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
-    const nextTurn = (request: FastifyRequest, goesOn = true) => schedule.turn(networksOf(request), goesOn);
+    const nextTurn = (request: FastifyRequest, goesOn = true) => {
+      // Of an address, a flood with one credential delays nobody who has another one. Whoever invents credentials stays a stranger.
+      const owners = request.caller === undefined ? knownOwners(request) : ownersOf(request.caller);
+      return schedule.turn([...networksOf(request), ...(owners ?? ownersOfStrangers)], goesOn);
+    };
     app.decorate("nextTurn", nextTurn);
     app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
     // Until it is known who sends the request: identifying them may change a session.

@@ -11,7 +11,7 @@ import type { ErrorCode } from "../errors/catalogue.ts";
 import { Counters } from "../limits/counters.ts";
 import { KnownTokens } from "../limits/known-tokens.ts";
 import { type Decided, type LimitName, limitNames, rateHeaders, retryAfterHeader } from "../limits/rate-headers.ts";
-import type { Caller } from "../rights/caller.ts";
+import { type Caller, ownersOf } from "../rights/caller.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -76,9 +76,9 @@ export class RequestLimits {
     this.#onRefused = onRefused;
   }
 
-  /** @param hashes of tokens that were right before, the one that was used last at the end */
-  remember(hashes: readonly string[]): void {
-    for (const hash of hashes) this.#known.token.add(hash);
+  /** @param callers by the hashes of tokens that were right before, the one that was used last at the end */
+  remember(callers: ReadonlyMap<string, Caller>): void {
+    for (const [hash, caller] of callers) this.#remember(hash, caller);
   }
 
   /**
@@ -94,9 +94,13 @@ export class RequestLimits {
     this.#count("address", this.#ofAddress, networkOf(request), request, reply);
   }
 
-  /** Returns whether the credential was right before. */
-  knows(credential: string): boolean {
-    return Object.values(this.#known).some((one) => one.has(credential));
+  /** Returns whose the credential was when it was right the last time; undefined if it never was. */
+  ownersOf(credential: string): readonly string[] | undefined {
+    for (const one of Object.values(this.#known)) {
+      const owners = one.ownersOf(credential);
+      if (owners !== undefined) return owners;
+    }
+    return undefined;
   }
 
   /**
@@ -118,7 +122,7 @@ export class RequestLimits {
     const failures = this.#failures;
     const network = networkOf(request);
     const known = Object.values(this.#known);
-    if (this.knows(credential)) {
+    if (this.ownersOf(credential) !== undefined) {
       this.#count("token", this.#ofToken, credential, request, reply);
       const found = await find();
       if (typeof found !== "string") {
@@ -178,9 +182,9 @@ export class RequestLimits {
     }
   }
 
-  #remember(credential: string, { isGateway }: Caller): void {
-    const kind = isGateway ? "gateway" : credential.startsWith("session/") ? "session" : "token";
-    this.#known[kind].add(credential);
+  #remember(credential: string, caller: Caller): void {
+    const kind = caller.isGateway ? "gateway" : credential.startsWith("session/") ? "session" : "token";
+    this.#known[kind].add(credential, ownersOf(caller));
   }
 
   #requireTry(failures: Counters, network: string, request: FastifyRequest, reply: FastifyReply, detail: string): void {

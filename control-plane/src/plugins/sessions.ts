@@ -45,6 +45,13 @@ const noteEveryMs = 60_000;
 /** Of the paths that routes have. */
 const mostPathNames = 6;
 
+const name = "sluice-session";
+const nameWithTls = `__Host-${name}`;
+const cookiesOfAny = new RegExp(`(?:^|;)\\s*${name}=([^;]*)`, "g");
+const cookiesOfTls = new RegExp(`(?:^|;)\\s*${nameWithTls}=([^;]*)`, "g");
+/** Of one of these names. Others can set one for each path and each domain, and browsers may send ours as the last. */
+const mostCookies = 64;
+
 /** Why a session's cookie does not identify anybody. */
 export type SessionRefusal = "ended" | "stolen" | "several" | TokenRefusal;
 
@@ -62,6 +69,8 @@ export interface Session {
 export interface Sessions {
   /** Makes a session, and sets its cookie when `store` has stored it. @param store returns when the session ends */
   begin(reply: FastifyReply, store: (session: NewSession) => Promise<number>): Promise<Session>;
+  /** Returns how the limits of requests know the sessions whose cookies came with the request. */
+  credentialsOf(request: FastifyRequest): string[];
   /** @returns undefined if no session's cookie came with the request */
   identify(request: FastifyRequest, reply: FastifyReply): Promise<Caller | SessionRefusal | undefined>;
   /** Identifies whose session this is now, without noting a use of it. */
@@ -99,7 +108,7 @@ export default fp<SessionsOptions>(
     const isSecure = (request: FastifyRequest) =>
       request.protocol === "https" || publicOrigin?.startsWith("https:") === true;
     // The prefix keeps other hosts of the domain, and pages without TLS, from setting the cookie.
-    const nameFor = (request: FastifyRequest) => (isSecure(request) ? "__Host-sluice-session" : "sluice-session");
+    const nameFor = (request: FastifyRequest) => (isSecure(request) ? nameWithTls : name);
     const attributesFor = (request: FastifyRequest) =>
       ({ path: "/", httpOnly: true, sameSite: "strict", secure: isSecure(request) }) as const;
 
@@ -135,10 +144,14 @@ export default fp<SessionsOptions>(
      * the first alone.
      */
     function valuesFrom(request: FastifyRequest): string[] {
-      const beginning = `${nameFor(request)}=`;
-      const pairs = (request.headers.cookie ?? "").split(";").map((pair) => pair.trim());
-      const values = pairs.filter((pair) => pair.startsWith(beginning)).map((pair) => pair.slice(beginning.length));
-      return [...new Set(values)];
+      // This comes before the request's turn, so eight thousand other cookies must cost nothing.
+      const cookies = isSecure(request) ? cookiesOfTls : cookiesOfAny;
+      const values = (request.headers.cookie ?? "").matchAll(cookies).map(([, value = ""]) => value.trim());
+      return [...new Set(values.take(mostCookies))];
+    }
+
+    function credentialsFrom(values: readonly string[]): string[] {
+      return values.map((value) => credentialOf(parseCookieValue(value)?.id ?? value));
     }
 
     async function identify(
@@ -146,10 +159,10 @@ export default fp<SessionsOptions>(
       reply: FastifyReply,
     ): Promise<Caller | SessionRefusal | undefined> {
       const values = valuesFrom(request);
-      const credentials = values.map((value) => credentialOf(parseCookieValue(value)?.id ?? value));
+      const credentials = credentialsFrom(values);
       const [first] = credentials;
       if (first === undefined) return undefined;
-      const credential = credentials.find((one) => app.requestLimits.knows(one)) ?? first;
+      const credential = credentials.find((one) => app.requestLimits.ownersOf(one) !== undefined) ?? first;
       const found = await app.requestLimits.signIn(
         credential,
         request,
@@ -266,6 +279,7 @@ export default fp<SessionsOptions>(
 
     app.decorate("sessions", {
       isSecure,
+      credentialsOf: (request) => credentialsFrom(valuesFrom(request)),
       identify,
       async identifyAgain({ id }, from) {
         const stored = await readSession(from, id);

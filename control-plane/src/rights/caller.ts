@@ -60,3 +60,11 @@ export function ownerOf({ member, isAdmin, roles, who }: Caller): string {
   if (member !== undefined) return `member ${member}`;
   return isAdmin ? `admin ${who}` : `apps ${[...roles.keys()].sort().join()}`;
 }
+
+/** Returns who takes turns where something is short: gateways and people, then owners, and then the credentials of one owner. */
+export function ownersOf(caller: Caller): readonly string[] {
+  return [caller.isGateway ? "gateway" : "person", ownerOf(caller), caller.id];
+}
+
+/** As many as of a caller. */
+export const ownersOfStrangers: readonly string[] = ["stranger", "", ""];

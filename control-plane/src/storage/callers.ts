@@ -4,8 +4,8 @@
 import type { Transaction } from "kysely";
 import type { Caller } from "../rights/caller.ts";
 import { type GroupMapping, withGroups } from "../rights/group-rights.ts";
-import type { AppRole, Role } from "../rights/roles.ts";
-import type { Database, MemberTable, Tables } from "./tables.ts";
+import type { AppRole } from "../rights/roles.ts";
+import type { Database, MemberTable, Tables, TokenTable } from "./tables.ts";
 import { write } from "./write.ts";
 
 /** Why a token does not identify anybody. */
@@ -43,8 +43,10 @@ export async function findCaller(
   if (row === undefined) return "unknown";
   if (row.expires_at !== null && Number(row.expires_at) <= now.nowMs) return "expired";
   if (row.member !== null) return memberFrom(database, row.id, rows, now);
-  const role = row.role as Role;
-  const { id, name, app } = row;
+  return serviceFrom(row);
+}
+
+function serviceFrom({ id, name, role, app }: Pick<TokenTable, "id" | "name" | "role" | "app">): Caller {
   // An app's owner chooses the names of its tokens. The prefix keeps such a token from looking like one of another app, or of
   // all apps.
   return {
@@ -129,13 +131,13 @@ export function storeUses(database: Database, uses: ReadonlyMap<string, number>)
   });
 }
 
-/** Returns the hashes of the tokens that were used or made last, the newest at the end. */
-export async function recentHashes(database: Database, most: number): Promise<string[]> {
+/** Returns whose the tokens are that were used or made last, by their hashes, the newest at the end. Members come without their roles. */
+export async function recentCallers(database: Database, most: number): Promise<Map<string, Caller>> {
   const rows = await database
     .selectFrom("tokens")
-    .select("hash")
+    .select(["hash", "id", "name", "role", "app", "member"])
     .orderBy(({ fn }) => fn.coalesce("last_used_at", "created_at"), "desc")
     .limit(most)
     .execute();
-  return rows.map(({ hash }) => hash).reverse();
+  return new Map(rows.reverse().map((row) => [row.hash, { ...serviceFrom(row), member: row.member ?? undefined }]));
 }

@@ -1,5 +1,6 @@
 // Clients that ask for more than they read: each has one answer in memory, and all together no more than there is room for.
 
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
@@ -12,7 +13,7 @@ import {
   unreadBytes,
 } from "../../../control-plane/src/http/connections.ts";
 import { inTurn } from "../../../control-plane/src/http/turns.ts";
-import { sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import { adminToken, gatewayToken, sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { until, untilPasses } from "../../fixtures/until.ts";
 
@@ -271,4 +272,54 @@ describe("a flood from one address", () => {
     for (const { socket } of flooding) socket.destroy();
     app.server.off("request", note);
   });
+
+  it.each(["a gateway", "a viewer of the same app", "an admin", "an admin with a session", "a stranger"])(
+    "with one token delays %s of the same address by a few of its requests, however many have not begun",
+    async (who) => {
+      const { app, url, call } = running();
+      const viewer = async () => {
+        const body = { name: `viewer ${randomUUID()}`, app: "default", role: "viewer" };
+        const { token } = (await call("POST", "/tokens", { body })).body;
+        await call("GET", "/session", { token });
+        return token as string;
+      };
+      const asking = (path: string, headers: string) => get(path).replace("host: x", `host: x\r\n${headers}`);
+      const asks = (path: string, token: string) => asking(path, `authorization: Bearer ${token}`);
+      const upgrade =
+        "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==";
+      const session = async () => {
+        const { headers } = await call("POST", "/session", { body: { token: adminToken }, token: undefined });
+        return `cookie: ${headers.getSetCookie()[0]?.split(";")[0]}`;
+      };
+      const others: Record<string, () => string | Promise<string>> = {
+        "a gateway": () => asking("/api/v1/push", `authorization: Bearer ${gatewayToken}\r\n${upgrade}`),
+        "a viewer of the same app": async () => asks("/api/v1/session", await viewer()),
+        "an admin": () => asks("/api/v1/session", adminToken),
+        "an admin with a session": async () => asking("/api/v1/session", await session()),
+        "a stranger": () => get("/metrics"),
+      };
+      const request = (await others[who]?.()) as string;
+      const flood = asks("/api/v1/apps/default/policies", await viewer());
+      const port = Number(new URL(url).port);
+      const connections: Talk[] = [];
+      for (let i = 0; i < 501; i++) {
+        const accepted = once(app.server, "connection");
+        connections.push(talk(port, ""));
+        await accepted;
+      }
+      const [other, ...flooding] = connections as [Talk, ...Talk[]];
+      const answered = () => flooding.filter(({ received }) => received() !== "").length;
+      for (const { socket } of flooding) socket.write(flood);
+      await until("the flood is answered", () => answered() > 0);
+      const before = answered();
+      other.socket.write(request);
+      await once(other.socket, "data");
+      expect(other.received()).toMatch(/^HTTP\/1\.1 (200|101) /);
+      expect(answered() - before).toBeLessThan(100);
+      // Had it been over, nobody would have been delayed.
+      expect(before).toBeLessThan(300);
+      await untilPasses(() => expect(answered()).toBe(flooding.length));
+      for (const { socket } of connections) socket.destroy();
+    },
+  );
 });

@@ -75,6 +75,6 @@ it.each([
 
 it("remembers the tokens that were used last", () => {
   const known = new KnownTokens(2);
-  for (const hash of ["a", "b", "a", "c"]) known.add(hash);
-  expect(["a", "b", "c"].map((hash) => known.has(hash))).toEqual([true, false, true]);
+  for (const hash of ["a", "b", "a", "c"]) known.add(hash, [`owner of ${hash}`]);
+  expect(["a", "b", "c"].map((hash) => known.ownersOf(hash))).toEqual([["owner of a"], undefined, ["owner of c"]]);
 });

@@ -190,7 +190,7 @@ describe("failed sign-ins", () => {
     );
     const request = { address: "192.0.2.1", decided: [] } as unknown as FastifyRequest;
     const reply = { headers: () => reply } as unknown as FastifyReply;
-    const callerOf = (isGateway: boolean) => ({ id: "x", who: "x", isGateway }) as Caller;
+    const callerOf = (isGateway: boolean) => ({ id: "x", who: "x", member: "x", isGateway }) as Caller;
     const signIn = (credential: string, isGateway = false) =>
       limits.signIn(credential, request, reply, async () => callerOf(isGateway));
     await signIn("token of a gateway", true);
