@@ -2,7 +2,11 @@
 // virtual, each owner's requests follow each other in it, each as long as it had the thread, and the one that starts first in it begins (Goyal, Vin
 // and Cheng, "Start-time Fair Queuing", SIGCOMM 1996, §2). So an owner who has used less than its share comes before all who have not. Owners of
 // one network share the turns of the network in the same way: whoever has many addresses has no more turns for that. One request begins in a round of
-// the event loop, so that everything else that waits, as the sockets of gateways, is served between any two.
+// the event loop, so that everything else that waits, as the sockets of gateways, is served between any two. A round accepts one connection, so while
+// somebody connects, rounds pass in which none begins: the queue of connections is everybody's, and requests must not make it long.
+
+/** How many rounds may pass before the next request begins. Somebody always connects while a flood of connections lasts. */
+const mostPassed = 64;
 
 /** The requests of an owner, or the owners of a network, or all networks. */
 interface Flow {
@@ -31,6 +35,8 @@ export class FairSchedule {
   #networks = flowFrom(0);
   readonly #nowMs: () => number;
   #begun = 0;
+  /** Whether somebody has connected in this round. */
+  #hasConnected = false;
   #isRunning = false;
 
   /** @param nowMs returns milliseconds of a clock that never steps back */
@@ -66,10 +72,17 @@ export class FairSchedule {
     });
   }
 
-  #beginNextSoon(): void {
+  /** Somebody has connected: more connections may wait to be accepted. */
+  noteConnection(): void {
+    this.#hasConnected = true;
+  }
+
+  /** @param passed how many rounds have passed since the last request began */
+  #beginNextSoon(passed = 0): void {
     let path: Flow[] = [];
     let beganMs = 0;
     setImmediate(() => {
+      if (this.#hasConnected && passed < mostPassed) return;
       if (this.#networks.waiting === 0) {
         // Nobody has to wait for anybody: what was used is forgotten.
         this.#networks = flowFrom(0);
@@ -90,6 +103,11 @@ export class FairSchedule {
     // Between these two, the request runs until it waits for something.
     setImmediate(() => {
       if (!this.#isRunning) return;
+      this.#hasConnected = false;
+      if (path.length === 0) {
+        this.#beginNextSoon(passed + 1);
+        return;
+      }
       const tookMs = this.#nowMs() - beganMs;
       path.forEach((flow, i) => {
         if (i > 0) flow.startMs += tookMs;

@@ -26,6 +26,7 @@ interface FairTurnsOptions {
 export default fp<FairTurnsOptions>(
   async (app, { knownOwners }) => {
     const schedule = new FairSchedule();
+    app.server.on("connection", () => schedule.noteConnection());
     /** The turn in which each request began. */
     const turnOf = new WeakMap<FastifyRequest, number>();
     const nextTurn = (request: FastifyRequest, goesOn = true) => {

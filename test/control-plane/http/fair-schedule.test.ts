@@ -41,6 +41,25 @@ describe("requests", () => {
     expect([begun.length, schedule.waiting]).toEqual([20, 0]);
   });
 
+  it("begin in no round in which somebody connects, until 64 have passed", async () => {
+    const { begun, askAll, rounds, schedule } = world();
+    const all = askAll("one", 20, 1);
+    const connect = async (count: number) => {
+      for (let i = 0; i < count; i++) {
+        schedule.noteConnection();
+        await rounds(1);
+      }
+    };
+    await connect(60);
+    expect(begun).toHaveLength(0);
+    await rounds(5);
+    expect(begun.length).toBeGreaterThanOrEqual(4);
+    const before = begun.length;
+    await connect(65 * 10);
+    expect(Math.abs(begun.length - before - 10)).toBeLessThanOrEqual(1);
+    await all;
+  });
+
   it("of somebody who has asked for nothing lately come before all that others have waiting", async () => {
     const { begun, ask, askAll, rounds } = world();
     const flood = [askAll("flood", 1_000, 3), askAll("other flood", 1_000, 3)];

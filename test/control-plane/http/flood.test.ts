@@ -273,6 +273,30 @@ describe("a flood from one address", () => {
     app.server.off("request", note);
   });
 
+  it("delays the connections of others by a few of its requests, however many wait to be accepted", async () => {
+    const { app, url } = running();
+    const port = Number(new URL(url).port);
+    let finished = 0;
+    const note = (_: IncomingMessage, response: ServerResponse) => response.once("finish", () => (finished += 1));
+    app.server.prependListener("request", note);
+    const flooding = Array.from({ length: 100 }, () => talk(port, get("/metrics").repeat(30), true, "127.0.0.2"));
+    await until("the flood is answered", () => finished > 100);
+    const before = finished;
+    const accepted = new Promise<number>((resolve) => {
+      let count = 0;
+      app.server.on("connection", () => {
+        count += 1;
+        if (count === 400) resolve(finished);
+      });
+    });
+    const connecting = Array.from({ length: 400 }, () => talk(port, ""));
+    expect((await accepted) - before).toBeLessThan(100);
+    // Had it been over, nobody would have been delayed.
+    expect(finished).toBeLessThan(2_500);
+    for (const { socket } of [...flooding, ...connecting]) socket.destroy();
+    app.server.off("request", note);
+  });
+
   it.each(["a gateway", "a viewer of the same app", "an admin", "an admin with a session", "a stranger"])(
     "with one token delays %s of the same address by a few of its requests, however many have not begun",
     async (who) => {
