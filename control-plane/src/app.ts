@@ -19,6 +19,7 @@ import errorResponses, { answerClientError, answerRefusedByRouter } from "./plug
 import fairTurns from "./plugins/fair-turns.ts";
 import groups from "./plugins/groups.ts";
 import lastResponses from "./plugins/last-responses.ts";
+import longReads from "./plugins/long-reads.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
 import metrics from "./plugins/metrics.ts";
 import minuteLog from "./plugins/minute-log.ts";
@@ -254,6 +255,7 @@ async function buildApp(
   await app.register(groups, { mapping: openId?.groups ?? new Map() });
   await app.register(sessions, { now, limits: configuration.sessions, publicOrigin });
   await app.register(authentication, { now, publicOrigin });
+  await app.register(longReads);
   await app.register(documentBodies, { yamlDeadlineMs: surroundings.yamlDeadlineMs ?? defaultYamlDeadlineMs });
   await app.register(routeTable);
   await app.register(apiDescription);

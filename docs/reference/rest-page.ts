@@ -43,7 +43,14 @@ interface Document {
 
 const everywhere = new Set<string>(
   ["GET", "POST"].flatMap((method) =>
-    commonRefusals({ method, isPublic: false, records: true, conditions: undefined, limited: true }),
+    commonRefusals({
+      method,
+      isPublic: false,
+      records: true,
+      conditions: undefined,
+      limited: true,
+      comparesDocuments: true,
+    }),
   ),
 );
 

@@ -257,6 +257,12 @@ export const errorCatalogue = {
     meaning:
       "Other bodies are being read, and take the memory that there is for them, or this one had the most of it and gave way. Try again after `Retry-After`, or send less at once.",
   },
+  "reads-busy": {
+    status: 503,
+    title: "Reads busy",
+    meaning:
+      "Too many diffs, roll-backs and dry runs go on, or yours had the most of them and this one gave way. Nothing was changed, unless the detail says that a roll-back is stored. Try again after `Retry-After`.",
+  },
   "redis-unavailable": {
     status: 503,
     title: "Redis unavailable",

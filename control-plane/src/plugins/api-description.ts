@@ -59,6 +59,8 @@ export default fp(
         const { access, conditions, limited = true, pages = false, refuses = [] } = route.config ?? {};
         const isPublic = access === "public";
         const method = [route.method].flat()[0] ?? "GET";
+        const { properties = {} } = (schema?.querystring ?? {}) as { properties?: object };
+        const comparesDocuments = route.config?.comparesDocuments === true || "dryRun" in properties;
         const row = rowOf(method, route);
         const response = (schema?.response ?? {}) as Record<string, JsonSchema>;
         const described: Record<string, unknown> = {
@@ -66,7 +68,16 @@ export default fp(
           response: {
             ...response,
             ...(conditions === "read" ? { 304: notModified } : {}),
-            ...refusals({ method, isPublic, records: row.records !== "nothing", conditions, limited, refuses, pages }),
+            ...refusals({
+              method,
+              isPublic,
+              records: row.records !== "nothing",
+              conditions,
+              limited,
+              comparesDocuments,
+              refuses,
+              pages,
+            }),
           },
         };
         Object.assign(described, { "x-access": row.access, "x-records": row.records, "x-strangers": row.strangers });
@@ -114,5 +125,5 @@ export default fp(
       await pages.register(swaggerUi, { routePrefix: "/docs", staticCSP: pagePolicy });
     });
   },
-  { name: "api-description", dependencies: ["authentication", "route-table"] },
+  { name: "api-description", dependencies: ["authentication", "long-reads", "route-table"] },
 );

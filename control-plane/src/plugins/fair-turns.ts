@@ -5,16 +5,18 @@ import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import type { FastifyRequest } from "fastify";
 import fp from "fastify-plugin";
 import { FairSchedule } from "../http/fair-schedule.ts";
-import { pauses } from "../limits/pauses.ts";
 import { ownerOf, ownersOf, ownersOfStrangers } from "../rights/caller.ts";
 import { onBehalfOf } from "../storage/engines/turns.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
-    /** Resolves when the request may compute for some milliseconds more: it takes turns with those of other addresses. */
+    /**
+     * Resolves when the request may compute for some milliseconds more: it takes turns with those of other addresses. Rejects when its client has
+     * left: nobody waits for the answer any more.
+     */
     nextTurn(request: FastifyRequest): Promise<void>;
-    /** Returns what a request that computes for long calls between its steps: when it has computed for some milliseconds, it waits for its turn. */
-    pausesOf(request: FastifyRequest): () => Promise<void>;
+    /** As nextTurn; resolves at once if the request's turn was the last to begin. */
+    ownTurn(request: FastifyRequest): Promise<void>;
   }
 }
 
@@ -27,20 +29,28 @@ export default fp<FairTurnsOptions>(
   async (app, { knownOwners }) => {
     const schedule = new FairSchedule();
     app.server.on("connection", () => schedule.noteConnection());
-    /** The turn in which each request began. */
+    /** The last turn of each request. */
     const turnOf = new WeakMap<FastifyRequest, number>();
-    const nextTurn = (request: FastifyRequest, goesOn = true) => {
+    const wait = async (request: FastifyRequest, goesOn: boolean) => {
       // Of an address, a flood with one credential delays nobody who has another one. Whoever invents credentials stays a stranger.
       const owners = request.caller === undefined ? knownOwners(request) : ownersOf(request.caller);
-      return schedule.turn([...networksOf(request), ...(owners ?? ownersOfStrangers)], goesOn);
+      await schedule.turn([...networksOf(request), ...(owners ?? ownersOfStrangers)], goesOn);
+      turnOf.set(request, schedule.begun);
+    };
+    const hasTurn = (request: FastifyRequest) => turnOf.get(request) === schedule.begun;
+    const nextTurn = async (request: FastifyRequest) => {
+      await wait(request, true);
+      // As if the connection had broken off while something of the request was still to come.
+      if (request.raw.socket.destroyed) throw Object.assign(new Error("the client has left"), { code: "ECONNRESET" });
     };
     app.decorate("nextTurn", nextTurn);
-    app.decorate("pausesOf", (request: FastifyRequest) => pauses(() => nextTurn(request)));
+    app.decorate("ownTurn", async (request: FastifyRequest) => {
+      if (!hasTurn(request)) await nextTurn(request);
+    });
     // Until it is known who sends the request: identifying them may change a session.
     app.addHook("onRequest", (request, _reply, done) => onBehalfOf.run(strangerAt(request), done));
     app.addHook("onRequest", async (request, reply) => {
-      await nextTurn(request, false);
-      turnOf.set(request, schedule.begun);
+      await wait(request, false);
       // Nobody waits for the answer any more.
       if (request.raw.destroyed) reply.hijack();
     });
@@ -51,8 +61,7 @@ export default fp<FairTurnsOptions>(
     });
     // The database answers several requests at once: without turns, everybody would wait until all these answers are written.
     app.addHook("preSerialization", async (request, _reply, answer) => {
-      const turn = turnOf.get(request);
-      if (turn !== undefined && turn !== schedule.begun) await nextTurn(request);
+      if (turnOf.has(request) && !hasTurn(request)) await wait(request, true);
       return answer;
     });
   },

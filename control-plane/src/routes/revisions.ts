@@ -105,7 +105,12 @@ export default async function revisionRoutes(
   app.get<{ Params: { from: number; to: number }; Querystring: { app?: string; policy?: string } }>(
     "/revisions/:from/diff/:to",
     {
-      config: { access: "read", strangers: "filtered", refuses: ["revision-not-found"] },
+      config: {
+        access: "read",
+        strangers: "filtered",
+        comparesDocuments: true,
+        refuses: ["revision-not-found"],
+      },
       schema: {
         tags: ["history"],
         summary: "Show what changed between two revisions, as JSON Patches and as text",
@@ -134,6 +139,7 @@ export default async function revisionRoutes(
       config: {
         access: "write",
         strangers: "refused",
+        comparesDocuments: true,
         records: "revision",
         body: schemaOf(rollbackShape),
         refuses: [
@@ -187,7 +193,11 @@ export default async function revisionRoutes(
       const { dryRun, wait } = request.query;
       const announced = revision === undefined ? {} : await announceChange(app, reply, revision, wait);
       if ("changes" in announced) return announced;
-      const shownChanges = await showInAnswer(reply, changes, app.pausesOf(request));
+      const shownChanges = await showInAnswer(reply, changes, app.pausesOf(request)).catch((error: unknown) => {
+        if (dryRun || revision === undefined || !(error instanceof ApiError)) throw error;
+        const detail = `The roll-back is stored, up to revision ${revision}. Too many diffs, roll-backs and dry runs go on for showing what it changed.`;
+        throw new ApiError(error.code, detail, {}, error.headers);
+      });
       return { changes: shownChanges, ...(dryRun ? { dryRun: true } : {}), ...announced };
     },
   );

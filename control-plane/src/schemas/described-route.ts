@@ -19,6 +19,8 @@ export interface Refusing {
   readonly conditions: Conditions | undefined;
   /** Whether limits of requests count requests for it. */
   readonly limited: boolean;
+  /** Whether requests for it may show what changed in documents. */
+  readonly comparesDocuments: boolean;
   /** The refusals of this route alone. */
   readonly refuses: readonly ErrorCode[];
   /** Whether a browser gets its refusals as pages. */
@@ -60,12 +62,14 @@ export function commonRefusals({
   records,
   conditions,
   limited,
+  comparesDocuments,
 }: Omit<Refusing, "refuses" | "pages">): ErrorCode[] {
   return [
     ...ofEvery,
     ...(isPublic ? [] : ofPrivate),
     ...(limited ? (["too-many-requests"] as const) : []),
     ...(method === "GET" ? [] : ofBodies),
+    ...(comparesDocuments ? (["reads-busy"] as const) : []),
     ...(records ? ofChanges : []),
     ...(conditions === "change" ? (["precondition-failed"] as const) : []),
   ];

@@ -86,13 +86,13 @@ export async function changesBetween(
 ): Promise<DocumentChange[]> {
   await requireKept(database, scope, from, to);
   const touched = await findTouched(database, scope, from, to, pause);
-  const before = await readDocuments(database, touched, "first", pause);
-  const after = await readDocuments(database, touched, "last", pause);
+  const before = await readDocuments(database, touched, "first", "before", pause);
+  const after = await readDocuments(database, touched, "last", "after", pause);
   // Entries may have been deleted meanwhile.
   await requireKept(database, scope, from, to);
   const changes: DocumentChange[] = [];
   for (const [key, { kind, app, name }] of [...touched].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const change = { kind, app, name, before: before.get(key)?.before, after: after.get(key)?.after };
+    const change = { kind, app, name, before: before.get(key), after: after.get(key) };
     if (JSON.stringify(change.before) !== JSON.stringify(change.after)) changes.push(change);
     await pause();
   }
@@ -149,14 +149,15 @@ async function findTouched(
   }
 }
 
-/** Reads what the first or the last of their changes says of the documents. */
+/** Reads the documents before the first of their changes, or after the last: as many as the bounds of apps allow, however many changes there were. */
 async function readDocuments(
   database: Database | Transaction<Tables>,
   touched: ReadonlyMap<string, Touched>,
   which: "first" | "last",
+  side: "before" | "after",
   pause: () => Promise<void>,
-): Promise<Map<string, DocumentChange>> {
-  const found = new Map<string, DocumentChange>();
+): Promise<Map<string, unknown>> {
+  const found = new Map<string, unknown>();
   const numbers = [...new Set([...touched.values()].map((one) => one[which]))];
   for (let at = 0; at < numbers.length; at += documentsAtOnce) {
     const rows = await database
@@ -167,7 +168,7 @@ async function readDocuments(
     for (const row of rows) {
       for (const change of changesOf(row)) {
         const key = keyOf(change);
-        if (touched.get(key)?.[which] === Number(row.number)) found.set(key, change);
+        if (touched.get(key)?.[which] === Number(row.number)) found.set(key, change[side]);
       }
       await pause();
     }
