@@ -109,6 +109,12 @@ export class HeldBody implements Taken {
     }
   }
 
+  /** Resolves as the step does. Rejects at once when the body gives way. */
+  async orGivenWay(step: Promise<void>): Promise<void> {
+    this.check();
+    await Promise.race([step, this.#givenWay.promise]);
+  }
+
   /** @throws ApiError body-too-large, bodies-busy */
   add(bytes: number): void {
     this.check();

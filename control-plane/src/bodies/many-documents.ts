@@ -33,6 +33,8 @@ export interface ManyBody {
   /** @throws ApiError with a clause */
   readonly parseJson: (text: string) => unknown;
   readonly held: HeldBody;
+  /** Resolves when what has come may be read. */
+  ownTurn(): Promise<void>;
 }
 
 /** @returns the documents in their order, in lists. Rejects if the body breaks off, or as `HeldBody` and `YamlThread` do. */
@@ -46,12 +48,13 @@ async function* readAll(body: ManyBody): AsyncGenerator<readonly ReadDocument[]>
   for await (const pieces of piecesOf(body, splitter)) yield* read(pieces, body);
 }
 
-async function* piecesOf({ stream, held }: ManyBody, splitter: Splitter): AsyncGenerator<readonly Piece[]> {
+async function* piecesOf({ stream, held, ownTurn }: ManyBody, splitter: Splitter): AsyncGenerator<readonly Piece[]> {
   for await (const chunk of held.chunks(stream)) {
+    // Chunks may come faster than other requests get their turn, and on many connections at once.
+    await setImmediate();
+    await ownTurn();
     const pieces = splitter.push(chunk);
     if (pieces.length > 0) yield pieces;
-    // Chunks may come faster than other requests get their turn.
-    await setImmediate();
   }
   yield splitter.end();
 }

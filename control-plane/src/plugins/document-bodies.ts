@@ -68,9 +68,6 @@ const ofStranger: BodyKind = {
   tooLarge: `The body is larger than ${maxStrangersBytes / 1024} KiB.`,
 };
 
-/** Ten times the size of a typical policy. Checking smaller bodies takes a negligible time. */
-const largeBytes = 8 * 1024;
-
 export default fp<{ yamlDeadlineMs: number }>(
   async (app, { yamlDeadlineMs }) => {
     const parseJson = app.getDefaultJsonParser("error", "error");
@@ -104,8 +101,13 @@ export default fp<{ yamlDeadlineMs: number }>(
         yaml,
         waiter: waiterOf(callerOf(request)),
         held,
+        ownTurn: () => app.ownTurn(request),
       };
       return readMany({ ...body, parseJson: parseLine });
+    });
+    // After YAML, and when the sender was identified again.
+    app.addHook("preHandler", async (request) => {
+      if (request.body !== undefined) await app.ownTurn(request);
     });
     app.removeAllContentTypeParsers();
     const readWhole = async (request: FastifyRequest, stream: Readable) => {
@@ -113,7 +115,10 @@ export default fp<{ yamlDeadlineMs: number }>(
       refuseAnnounced(request, kind);
       const held = smallBodies.begin(senderOf(request), kind);
       try {
-        return await held.whole(stream);
+        const bytes = await held.whole(stream);
+        // Many bodies may end at once. Those that wait for their turns are in memory, and counted.
+        await held.orGivenWay(app.ownTurn(request));
+        return bytes;
       } finally {
         held.end();
       }
@@ -121,7 +126,6 @@ export default fp<{ yamlDeadlineMs: number }>(
     app.addContentTypeParser("application/json", async (request: FastifyRequest, stream: Readable) => {
       const bytes = await readWhole(request, stream);
       if (isNone(request, bytes)) return undefined;
-      if (bytes.length > largeBytes) await app.nextTurn(request);
       const text = decode(bytes);
       const fault = faultOfJson(text);
       if (fault !== undefined) throw new ApiError("malformed-body", `The body is refused: ${fault}.`);

@@ -158,7 +158,9 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       const body = app.holdBody(request, listOfNetworks);
       try {
         const findings = noFindings();
-        const text = request.body === undefined ? "" : (await body.whole(request.body as Readable)).toString();
+        const bytes = request.body === undefined ? Buffer.alloc(0) : await body.whole(request.body as Readable);
+        await body.orGivenWay(app.ownTurn(request));
+        const text = bytes.toString();
         const list = await readNetworks(text, findings, app.pausesOf(request));
         const count = problemCount(findings);
         if (count > 0) {
