@@ -16,7 +16,7 @@ const usage =
   "npm run oracle -- [--real] [--worlds 10000] [--seed 1] [--algorithm NAME] [--scope node|cluster] [--break NAME|all]";
 const text = { type: "string" } as const;
 /** So many worlds are played side by side on real servers: some of them wait. */
-const lanes = 4;
+const fleets = 4;
 
 try {
   const values = optionsFrom(
@@ -58,7 +58,7 @@ function whole(name: string, given: string | undefined, otherwise: number): numb
 }
 
 async function playAll(options: OracleOptions, isReal: boolean): Promise<void> {
-  const player: Player = isReal ? new RealPlayer(lanes) : new VirtualPlayer();
+  const player: Player = isReal ? new RealPlayer(fleets) : new VirtualPlayer();
   try {
     const servers = await player.servers();
     say(`playing on ${servers}`);

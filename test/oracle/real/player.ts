@@ -4,29 +4,29 @@ import { spawnSync } from "node:child_process";
 import { nginxUnderTest } from "../../fixtures/servers/nginx-under-test.ts";
 import type { Player } from "../players.ts";
 import type { Played, World } from "../world.ts";
-import { Lane } from "./lane.ts";
+import { Fleet } from "./fleet.ts";
 import { Upstream } from "./upstream.ts";
 
 export class RealPlayer implements Player {
   readonly atOnce: number;
-  readonly #mostLanes: number;
+  readonly #mostFleets: number;
   readonly #upstream: Promise<Upstream> = Upstream.start();
-  readonly #lanes = new Set<Lane>();
-  readonly #idle: Lane[] = [];
+  readonly #fleets = new Set<Fleet>();
+  readonly #idle: Fleet[] = [];
   readonly #waiting: (() => void)[] = [];
   #taken = 0;
   #begun = 0;
 
-  /** @param mostLanes so many worlds are played side by side, each on servers of its own */
-  constructor(mostLanes: number) {
-    this.#mostLanes = mostLanes;
+  /** @param mostFleets so many worlds are played side by side, each on servers of its own */
+  constructor(mostFleets: number) {
+    this.#mostFleets = mostFleets;
     // The last requests of some worlds wait still while the next world is played.
-    this.atOnce = 3 * mostLanes;
+    this.atOnce = 3 * mostFleets;
   }
 
   async play(world: World): Promise<Played> {
     try {
-      const { played } = await this.#onLane((lane) => lane.play(world));
+      const { played } = await this.#onFleet((fleet) => fleet.play(world));
       return await played;
     } catch (error) {
       return { answers: [], fault: String(error) };
@@ -34,29 +34,29 @@ export class RealPlayer implements Player {
   }
 
   async servers(): Promise<string> {
-    const redis = await this.#onLane((lane) => lane.redisName());
+    const redis = await this.#onFleet((fleet) => fleet.redisName());
     const { stderr } = spawnSync(nginxUnderTest().path, ["-v"], { encoding: "utf8" });
     return `${stderr.replace("nginx version: ", "").trim()}, ${redis}`;
   }
 
   async stop(): Promise<void> {
-    await Promise.all([...this.#lanes].map((lane) => lane.stop()));
+    await Promise.all([...this.#fleets].map((fleet) => fleet.stop()));
     (await this.#upstream).stop();
   }
 
-  async #onLane<Result>(work: (lane: Lane) => Promise<Result>): Promise<Result> {
-    while (this.#taken >= this.#mostLanes) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  async #onFleet<Result>(work: (fleet: Fleet) => Promise<Result>): Promise<Result> {
+    while (this.#taken >= this.#mostFleets) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#taken += 1;
     try {
-      const lane = this.#idle.pop() ?? (await this.#newLane());
+      const fleet = this.#idle.pop() ?? (await this.#newFleet());
       try {
-        const result = await work(lane);
-        this.#idle.push(lane);
+        const result = await work(fleet);
+        this.#idle.push(fleet);
         return result;
       } catch (error) {
         // Nobody knows what these servers still do.
-        this.#lanes.delete(lane);
-        await lane.stop();
+        this.#fleets.delete(fleet);
+        await fleet.stop();
         throw error;
       }
     } finally {
@@ -65,10 +65,10 @@ export class RealPlayer implements Player {
     }
   }
 
-  async #newLane(): Promise<Lane> {
+  async #newFleet(): Promise<Fleet> {
     this.#begun += 1;
-    const lane = await Lane.start(`lane-${this.#begun}`, await this.#upstream);
-    this.#lanes.add(lane);
-    return lane;
+    const fleet = await Fleet.start(`fleet-${this.#begun}`, await this.#upstream);
+    this.#fleets.add(fleet);
+    return fleet;
   }
 }

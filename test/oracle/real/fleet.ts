@@ -10,7 +10,7 @@ import { Course } from "./course.ts";
 import { RealGateway } from "./gateway.ts";
 import type { Upstream } from "./upstream.ts";
 
-export class Lane {
+export class Fleet {
   readonly #name: string;
   readonly #upstream: Upstream;
   readonly #clock: SetClock;
@@ -29,11 +29,11 @@ export class Lane {
     this.#client = new Redis(redis.url);
   }
 
-  static async start(name: string, upstream: Upstream): Promise<Lane> {
+  static async start(name: string, upstream: Upstream): Promise<Fleet> {
     const clock = new SetClock(1_700_000_000);
     const redis = new RedisServer(await freePort(), clock.redisEnv);
     await redis.start();
-    return new Lane(name, upstream, clock, redis);
+    return new Fleet(name, upstream, clock, redis);
   }
 
   /** Which Redis it is: "Redis 7.0.15" or "Valkey 8.0.1". */
