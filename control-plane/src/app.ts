@@ -37,7 +37,7 @@ import tokenUses from "./plugins/token-uses.ts";
 import tracing from "./plugins/tracing.ts";
 import unreadBodies from "./plugins/unread-bodies.ts";
 import websockets from "./plugins/websockets.ts";
-import wellFormedUrls from "./plugins/well-formed-urls.ts";
+import wellFormedUrls, { readNoQuery, shortUrl } from "./plugins/well-formed-urls.ts";
 import { defaultPushTimes, type PushTimes } from "./push/push-session.ts";
 import activityRoutes from "./routes/activity.ts";
 import appRoutes from "./routes/apps.ts";
@@ -191,7 +191,8 @@ async function buildApp(
     bodyLimit: maxBodyBytes,
     trustProxy: configuration.trustedProxies.length > 0 && [...configuration.trustedProxies],
     // The router does not refuse a name that is too long: the route itself does, with its own error.
-    routerOptions: { maxParamLength: 1024 },
+    routerOptions: { maxParamLength: 1024, querystringParser: readNoQuery },
+    rewriteUrl: shortUrl,
     // Requests that arrive during a stop are still served: nothing is torn down before the last one.
     return503OnClosing: false,
     frameworkErrors: answerRefusedByRouter,

@@ -34,7 +34,8 @@ export const errorCatalogue = {
   "bad-request": {
     status: 400,
     title: "Bad request",
-    meaning: "The request is not well-formed HTTP, or its URL cannot be decoded, or has a character that no name has.",
+    meaning:
+      "The request is not well-formed HTTP, or its URL cannot be decoded, is too long, has too many parameters, or has a character that no name has.",
   },
   unauthorized: {
     status: 401,

@@ -77,9 +77,14 @@ const nowhere = "/nowhere";
  * goes through the router once more, with a URL for which there is no route, and meets the hooks of all such requests.
  */
 export function answerRefusedByRouter(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  refusedByRouter.set(request.raw, apiErrorFrom(error, request));
-  request.raw.url = nowhere;
+  request.raw.url = refuseByRouter(request.raw, apiErrorFrom(error, request));
   request.server.routing(request.raw, reply.raw);
+}
+
+/** @returns a URL that has the error as its answer */
+export function refuseByRouter(request: IncomingMessage, error: ApiError): string {
+  refusedByRouter.set(request, error);
+  return nowhere;
 }
 
 /** Answers bytes that never became a request: there is no reply object yet, only the socket. */

@@ -51,6 +51,8 @@ describe("errors", () => {
       "body-too-large",
     ],
     ["a URL that does not decode", "GET", "/apps/%zz", {}, 400, "bad-request"],
+    ["a URL of 51 parameters", "GET", `/apps?${"a&".repeat(50)}a`, {}, 400, "bad-request"],
+    ["a URL whose path is longer than 4,096 bytes", "GET", `/apps/${"a".repeat(4_096)}`, {}, 400, "bad-request"],
     ["a plain GET of the push socket", "GET", "/push", { token: gatewayToken }, 426, "upgrade-required"],
   ];
 

@@ -56,9 +56,24 @@ async function validatedByViewer(url: string): Promise<string> {
   return post("/apps/small/policies/validate", `authorization: Bearer ${body.token}\r\n`, fields(560));
 }
 
+const names = (separator: string) =>
+  Array.from({ length: 3_900 }, (_, i) => i.toString(36))
+    .join(separator)
+    .slice(0, 12_000);
+const get = (path: string, headers = "") => `GET ${path} HTTP/1.1\r\nhost: x\r\n${headers}\r\n`;
+
 it.each<[string, string, (url: string) => Promise<string>]>([
   ["have bodies of strangers", "400", async () => post("/session", "", fields(560))],
   ["have bodies of a viewer", "422", validatedByViewer],
+  ["have thousands of parameters", "400", async () => get(`/healthz?${names("&")}`)],
+  ["have a parameter of thousands of bytes", "200", async () => get(`/healthz?a=${"%61".repeat(5_000)}`)],
+  ["have a path of thousands of bytes", "400", async () => get(`/${"%61".repeat(5_000)}`)],
+  [
+    "have long headers that are read early",
+    "200",
+    async () =>
+      get("/healthz", `baggage: ${names("=1,").slice(0, 7_900)}\r\ntracestate: ${names("=1,").slice(0, 7_000)}\r\n`),
+  ],
 ])("that %s begin in turns", async (_, status, makeRequest) => {
   const turnMs = await longestTurnOf(makeRequest, status);
   console.log(`longest turn: ${turnMs} ms`);
