@@ -10,9 +10,9 @@ local support = require("test.gateway.virtual.support")
 -- An hour of a virtual nginx is many timers: of a pause in which nobody waits, only the first and the last ms are played, and all clocks
 -- step ahead between them.
 local playedOfPauseMs = 15
--- What a worker needs for a question to Redis and its answer, which take no time on their way.
+-- A worker needs so much for a question to Redis and its answer, which take no time on their way.
 local asksRedisMs = 0.01
--- What an edit needs to reach all workers, and a reset until they agree: so much of the next pause is played whole.
+-- An edit needs so much to reach all workers, and a reset until they agree: so much of the next pause is played whole.
 local untilAppliedMs = { put = 25, delete = 25, ["put-consumer"] = 25, ["delete-consumer"] = 25, reset = 200 }
 local consumersBytes = 1048576
 local token = "token-of-the-caller"
@@ -79,7 +79,7 @@ local function beginWorlds(world)
   end
   all[1].run(20)
   support.knowScripts(all[1].redis)
-  -- What has passed meanwhile has not passed for the world.
+  -- The world does not count the time that passes here.
   for _, one in ipairs(all) do
     one.wallUs = world.startMs * 1000 - one.clock.nowUs
   end

@@ -32,7 +32,7 @@ export default fp<FairTurnsOptions>(
     /** The last turn of each request. */
     const turnOf = new WeakMap<FastifyRequest, number>();
     const wait = async (request: FastifyRequest, goesOn: boolean) => {
-      // Of an address, a flood with one credential delays nobody who has another one. Whoever invents credentials stays a stranger.
+      // A flood with one credential delays nobody of the same address who has another one. A client that invents credentials stays a stranger.
       const owners = request.caller === undefined ? knownOwners(request) : ownersOf(request.caller);
       await schedule.turn([...networksOf(request), ...(owners ?? ownersOfStrangers)], goesOn);
       turnOf.set(request, schedule.begun);

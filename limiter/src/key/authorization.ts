@@ -1,6 +1,7 @@
 // Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: the scheme in any
 // case, then spaces or tabs (RFC 6750 has one space or more, and many servers accept a tab), then the credential.
 
+import { isDigit } from "../basics/digit.ts";
 import { beginsLikeJwt, isBasicCredential, isOnlySpelling } from "./base64.ts";
 import type { Reading } from "./key-part.ts";
 
@@ -122,10 +123,6 @@ function tokenOfSanctum(token: string): string {
   let at = 0;
   while (isDigit(token.charCodeAt(at))) at += 1;
   return at > 0 && at < token.length - 1 && token.charCodeAt(at) === bar ? token.slice(at + 1) : token;
-}
-
-function isDigit(code: number): boolean {
-  return code >= 48 && code <= 57;
 }
 
 /** Returns whether there is a JSON Web Token within a text that is not in its only spelling, or is among blanks, which servers drop. */

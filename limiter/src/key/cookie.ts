@@ -2,6 +2,7 @@
 // that the common parsers of servers read as alike are alike here. Where these parsers read different values, there is no value
 // for a counter to use.
 
+import { isDigit } from "../basics/digit.ts";
 import { hexDigit } from "../basics/hex-digit.ts";
 import { beginsOtherwise, compareName, otherName, sameName } from "./argument-name.ts";
 import { beginsLikeJwt, countDots } from "./base64.ts";
@@ -117,10 +118,6 @@ function isNumbered(cookies: string, start: number, end: number): boolean {
 /** Returns whether it is a whole token that is signed: nobody joins two of these. */
 function isSigned(text: string): boolean {
   return beginsLikeJwt(text) && countDots(text) === 2;
-}
-
-function isDigit(code: number): boolean {
-  return code >= 48 && code <= 57;
 }
 
 /** Tomcat reads a line that says so by RFC 2109, where "," separates cookies. */

@@ -1,6 +1,8 @@
 // Finds Host headers in which servers read another host than nginx: "x@api.example.com", "a:80@api.example.com" and "api.exampl%65.com" are
 // api.example.com to those that read a URL with it.
 
+import { isDigit } from "../basics/digit.ts";
+
 /**
  * Returns whether the header may be another host to other servers than to nginx.
  *
@@ -22,8 +24,4 @@ export function isAmbiguousHost(written: string, host: string): boolean {
 function isOfHost(code: number): boolean {
   if (code >= 97 && code <= 122) return true;
   return (code >= 45 && code <= 46) || (code >= 48 && code <= 58) || code === 91 || code === 93 || code === 95;
-}
-
-function isDigit(code: number): boolean {
-  return code >= 48 && code <= 57;
 }

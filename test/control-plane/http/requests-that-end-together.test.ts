@@ -31,7 +31,7 @@ async function longestTurnOf(makeRequest: (url: string) => Promise<string>, stat
     // The system resets connections that wait to be accepted beyond the 511 that it keeps.
     expect((await fetch(`${url}/healthz`)).status).toBe(200);
   }
-  // What came has been read when another request is answered, in a turn of its own.
+  // The control plane has read what came when it answers another request, in a turn of its own.
   await untilPasses(async () => expect((await fetch(`${url}/healthz`)).status).toBe(200));
   await longestTurnMs();
   const statuses = new Set<string | undefined>();

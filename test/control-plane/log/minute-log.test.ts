@@ -1,4 +1,4 @@
-// Whoever may cause a line of the log causes one a minute of its kind.
+// A client that causes the same line of the log again and again causes one of them a minute.
 
 import type { FastifyBaseLogger } from "fastify";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
--- What lasts some time goes by a clock that nobody sets: pauses, deadlines and ages are the same when the machine's clock steps by an hour.
+-- Pauses, deadlines and ages go by a clock that nobody sets: they are the same when the machine's clock steps by an hour.
 
 local support = require("test.gateway.virtual.support")
 

@@ -1,7 +1,7 @@
 // The course of one world on real nginxes and a real Redis, whose clock stands still until an event of the world moves it. So the moment of
 // every decision is known to the µs, and pauses take no time.
 //
-// What waits in nginx (maxDelay) waits by a clock that nobody sets. If requests hold slots, the order of their ends matters: the world's time
+// Requests that nginx has wait (maxDelay) wait by a clock that nobody sets. If requests hold slots, the order of their ends matters: the world's time
 // then goes on no faster than that clock while somebody waits. Otherwise the next events come meanwhile.
 
 import { setTimeout as sleep } from "node:timers/promises";

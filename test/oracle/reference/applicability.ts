@@ -1,4 +1,4 @@
-// Whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
+// Tells whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
 
 import type { Ask, Check, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";

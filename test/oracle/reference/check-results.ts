@@ -1,4 +1,4 @@
-// What the check API says of a check (docs/operations.md, "Check API"), and whether it is what was heard.
+// Tells what the check API says of a check (docs/operations.md, "Check API"), and compares it with what the gateway said.
 
 import type { Check } from "../world.ts";
 import type { Applied, Reason } from "./applicability.ts";

@@ -1,4 +1,4 @@
-// What one limit decides about one counter: docs/algorithms.md in exact arithmetic. A counter that was never used is `undefined`.
+// Decides what one limit says of one counter, as docs/algorithms.md has it, in exact arithmetic. A counter that was never used is `undefined`.
 // Where the document leaves more than one answer, there is more than one look; what is observed picks among them.
 
 import { windowAround } from "./calendar.ts";
@@ -139,7 +139,7 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   if (counter === undefined) return [newBucket(limit, nowUs)];
   const { quota } = limit;
   const isEdited = counter.quota !== quota;
-  // Of another quota's parts of a µs, the whole µs are kept: nothing says how the rest is rounded.
+  // A bucket of another quota keeps whole µs alone: nothing says how the rest is rounded.
   const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
   const rounded = counter.isRounded === true || isEdited;
   const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota, isRounded: rounded }, limit, nowUs));
