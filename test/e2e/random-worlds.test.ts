@@ -36,6 +36,7 @@ function oneWindow(quota: number, scope: "node" | "cluster"): World {
   const limits = [{ name: "default", algorithm: "fixed-window" as const, quota, window: "1h" }];
   return {
     startMs: 1_700_000_000_000,
+    redisAheadUs: 0,
     gateways: 1,
     workers: 2,
     policies: [{ name: "p1", match: { paths: ["/one"] }, key: ["header:x-key"], limits, scope }],

@@ -32,7 +32,7 @@ const request: WorldEvent = {
 function oneBucket(limit: Omit<LimitDocument, "name" | "algorithm">): World {
   const limits = [{ name: "default", algorithm: "token-bucket" as const, ...limit }];
   const policies = [{ name: "p1", match: { paths: ["/one"] }, key: ["header:x-key"], limits }];
-  return { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events: [request, request] };
+  return { startMs: 1_700_000_000_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events: [request, request] };
 }
 
 it("decides random worlds as the documents say", async () => {
@@ -75,7 +75,7 @@ it("counts in shadow mode what reaches the policy, also if another one refuses i
       { ...request, afterMs: 100 },
     ];
     const policies = [{ ...shadow, priority }, enforced];
-    const world: World = { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events };
+    const world: World = { startMs: 1_700_000_000_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events };
     await agrees(world);
     const { answers } = await player.play(world);
     expect(answers.at(-1)).toMatchObject({ status: priority === 1 ? 429 : 200 });
@@ -93,7 +93,7 @@ it("has the policy with the longest wait speak if several of scope cluster refus
   });
   const policies = [policyOf("p1", "1h", 503), policyOf("p2", "1d", 599)];
   const events = [request, request, request];
-  const world: World = { startMs: 1_700_000_000_000, gateways: 1, workers: 1, policies, events };
+  const world: World = { startMs: 1_700_000_000_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events };
   await agrees(world);
   const { answers } = await player.play(world);
   // By then, the worker remembers both refusals, and answers for the first policy without a call.

@@ -80,6 +80,7 @@ export function asTest({ seed, world, words }: Found): string {
 it("…", async () => {
   await agrees({
     startMs: ${world.startMs},
+    redisAheadUs: ${world.redisAheadUs},
     gateways: ${world.gateways},
     workers: ${world.workers},
     policies: [

@@ -58,6 +58,7 @@ function simpler(world: World): ((world: World) => World)[] {
       events: one.events.map((event) => ("worker" in event ? { ...event, worker: 1 } : event)),
     }),
     (one) => ({ ...one, startMs: 1_700_000_000_000 }),
+    (one) => ({ ...one, redisAheadUs: 0 }),
   ];
   for (const { name, limits = [], ...policy } of world.policies) {
     changes.push((one) => ({ ...one, policies: one.policies.filter((other) => other.name !== name) }));

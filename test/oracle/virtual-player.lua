@@ -83,7 +83,13 @@ local function beginWorlds(world)
   for _, one in ipairs(all) do
     one.wallUs = world.startMs * 1000 - one.clock.nowUs
   end
-  all[1].redis.clockUs = all[1].redis.clockUs - all[1].clock.nowUs
+  local redis = all[1].redis
+  redis.clockUs = redis.clockUs - all[1].clock.nowUs
+  local timeUs = redis.timeUs
+  -- So the moment of each decision is known, however many questions come before it.
+  function redis.timeUs()
+    return timeUs() - timeUs() % 1000 + world.redisAheadUs
+  end
   return all
 end
 
@@ -199,7 +205,7 @@ local function order(one, event)
   end
 end
 
-local function answerOf(request, lateUs)
+local function answerOf(request)
   local headers = {}
   for name, value in pairs(request.headers) do
     headers[name:lower()] = tostring(value)
@@ -213,7 +219,6 @@ local function answerOf(request, lateUs)
     headers = headers,
     marks = table.concat(marks, "\n"),
     body = request.body or "",
-    lateUs = lateUs,
     waitedUs = (request.decidedUs or -1) - request.beganUs,
   }
 end
@@ -233,20 +238,13 @@ local function play(world)
     untilMs = untilAppliedMs[what] or 0
     if what == "ask" or what == "check" then
       local request = what == "ask" and ask(all, event) or check(all, event)
-      local calls = #all[1].redis.calls
       all[1].run(0)
       -- Its turn at Redis comes within a µs or two, and before that of the next request.
       if not request.decidedUs then
         all[1].run(asksRedisMs)
       end
-      local call
-      for k = calls + 1, #all[1].redis.calls do
-        local one = all[1].redis.calls[k]
-        call = call or (one.name:find("^charge") and one)
-      end
-      local lateUs = (call and call.atUs or request.beganUs) - dueUs
       waiting[i] = function()
-        return answerOf(request, lateUs)
+        return answerOf(request)
       end
     elseif what == "step" then
       stepClocks(all, event.byMs * 1000)

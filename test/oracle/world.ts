@@ -69,6 +69,8 @@ export interface LimitDocument {
 export interface World {
   /** What all clocks show when the world begins, since the Unix epoch. */
   readonly startMs: number;
+  /** By how many µs Redis' clock is ahead of that of the gateways: less than a ms. */
+  readonly redisAheadUs: number;
   readonly gateways: number;
   /** Of each gateway. */
   readonly workers: number;
@@ -171,8 +173,6 @@ export interface AskAnswer {
   /** What the service behind is told beside the client's own headers, a line each. */
   readonly marks: string;
   readonly body: string;
-  /** How long after the moment of the event Redis was asked, or the worker decided. */
-  readonly lateUs: number;
   /** How long it waited for its decision. */
   readonly waitedUs: number;
   /** So much of that may be the work of a machine that is busy. */

@@ -151,7 +151,8 @@ class Maker {
     const consumers = this.#topics.has("consumers")
       ? { consumers: [...keys, ...addresses].filter(() => this.#chance(60)).map((id) => this.#consumer(id, policies)) }
       : {};
-    return { startMs: this.#start(policies), gateways, workers, policies, ...consumers, events };
+    const redisAheadUs = this.#chance(50) ? 0 : this.#number(0, 999);
+    return { startMs: this.#start(policies), redisAheadUs, gateways, workers, policies, ...consumers, events };
   }
 
   /** Some moment of these years, often shortly before a window ends. */

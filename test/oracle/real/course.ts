@@ -14,8 +14,9 @@ import type { RealGateway } from "./gateway.ts";
 import { type Arrival, idHeader, type Upstream } from "./upstream.ts";
 
 export interface Servers {
-  /** Of nginx and of Redis. */
+  /** Of nginx. */
   readonly clock: SetClock;
+  readonly redisClock: SetClock;
   readonly gateways: readonly RealGateway[];
   readonly upstream: Upstream;
   publish(policies: readonly PolicyDocument[]): Promise<void>;
@@ -32,7 +33,7 @@ const turnsUntilDecided = 6;
 /** The same until the slots of a request that has ended are free. */
 const turnsUntilFree = 3;
 /** How long before the world's first moment it is prepared. */
-const beginsSeconds = 1;
+const beginsUs = 1_000_000;
 /** How much longer a request may take on a machine that is busy with others, beside the time for which this process stands still. */
 const busyMs = 2_000;
 
@@ -81,12 +82,12 @@ export class Course {
    * @returns the answers, which may take longer: requests may wait still
    */
   async play(): Promise<{ readonly answers: Promise<readonly Answer[]> }> {
-    const { clock, tellOfConsumers } = this.#servers;
+    const { tellOfConsumers } = this.#servers;
     // Workers look for consumers when time has passed.
-    clock.set(this.#wallUs / 1e6 - beginsSeconds);
+    this.#setClocks(this.#wallUs - beginsUs);
     await this.#publish();
     await tellOfConsumers((this.#world.consumers ?? []).map((one) => this.#lineOf(one)));
-    clock.set(this.#wallUs / 1e6);
+    this.#setClocks(this.#wallUs);
     for (const [index, event] of this.#world.events.entries()) {
       const dueUs = this.#elapsedUs + event.afterMs * 1_000;
       if (this.#hasSlots) await this.#endUntil(dueUs);
@@ -102,23 +103,29 @@ export class Course {
     if (us === this.#elapsedUs) return;
     this.#wallUs += us - this.#elapsedUs;
     this.#elapsedUs = us;
-    this.#servers.clock.set(this.#wallUs / 1e6);
+    this.#setClocks(this.#wallUs);
+  }
+
+  #setClocks(us: number): void {
+    const { clock, redisClock } = this.#servers;
+    clock.set(us / 1e6);
+    redisClock.set((us + this.#world.redisAheadUs) / 1e6);
   }
 
   async #play(event: WorldEvent, index: number): Promise<void> {
-    const { clock, gateways, tellOfConsumers } = this.#servers;
+    const { gateways, tellOfConsumers } = this.#servers;
     switch (event.do) {
       case "ask":
         return this.#ask(event, index);
       case "check": {
         const gateway = gateways[event.gateway - 1] as RealGateway;
         const { status, headers, body } = await gateway.check(event.worker, bodyOf(event));
-        this.#answers[index] = { status, headers, marks: "", body, lateUs: 0, waitedUs: 0 };
+        this.#answers[index] = { status, headers, marks: "", body, waitedUs: 0 };
         return;
       }
       case "step":
         this.#wallUs += event.byMs * 1_000;
-        return clock.set(this.#wallUs / 1e6);
+        return this.#setClocks(this.#wallUs);
       case "put":
         this.#policies.set(event.policy.name, event.policy);
         return this.#publish();
@@ -220,8 +227,8 @@ function endsUs(open: Open): number {
 
 function answerOf({ status, headers, body }: HttpAnswer, open: Open): AskAnswer {
   const { arrival, doubtUs } = open;
-  if (arrival === undefined) return { status, headers, marks: "", body, lateUs: 0, waitedUs: 0 };
-  return { status, headers, marks: marksOf(arrival, open.ask), body, lateUs: 0, waitedUs: waitedUs(open), doubtUs };
+  if (arrival === undefined) return { status, headers, marks: "", body, waitedUs: 0 };
+  return { status, headers, marks: marksOf(arrival, open.ask), body, waitedUs: waitedUs(open), doubtUs };
 }
 
 /** What nginx itself says to a service, and the player to nginx. */

@@ -1,4 +1,4 @@
-// A real Redis and real nginxes with one clock, on which one world after the other is played.
+// A real Redis and real nginxes with clocks that we set, on which one world after the other is played.
 
 import { Redis } from "ioredis";
 import { freePort } from "../../fixtures/servers/free-ports.ts";
@@ -14,6 +14,7 @@ export class Fleet {
   readonly #name: string;
   readonly #upstream: Upstream;
   readonly #clock: SetClock;
+  readonly #redisClock: SetClock;
   readonly #redis: RedisServer;
   readonly #client: Redis;
   /** By how many workers they have. */
@@ -21,19 +22,25 @@ export class Fleet {
   #worlds = 0;
   #revision = 0;
 
-  private constructor(name: string, upstream: Upstream, clock: SetClock, redis: RedisServer) {
+  private constructor(
+    name: string,
+    upstream: Upstream,
+    { clock, redisClock }: { readonly clock: SetClock; readonly redisClock: SetClock },
+    redis: RedisServer,
+  ) {
     this.#name = name;
     this.#upstream = upstream;
     this.#clock = clock;
+    this.#redisClock = redisClock;
     this.#redis = redis;
     this.#client = new Redis(redis.url);
   }
 
   static async start(name: string, upstream: Upstream): Promise<Fleet> {
-    const clock = new SetClock(1_700_000_000);
-    const redis = new RedisServer(await freePort(), clock.redisEnv);
+    const clocks = { clock: new SetClock(1_700_000_000), redisClock: new SetClock(1_700_000_000) };
+    const redis = new RedisServer(await freePort(), clocks.redisClock.redisEnv);
     await redis.start();
-    return new Fleet(name, upstream, clock, redis);
+    return new Fleet(name, upstream, clocks, redis);
   }
 
   /** Which Redis it is: "Redis 7.0.15" or "Valkey 8.0.1". */
@@ -52,6 +59,7 @@ export class Fleet {
     let told = 0;
     const course = new Course(world, app, {
       clock: this.#clock,
+      redisClock: this.#redisClock,
       gateways,
       upstream: this.#upstream,
       publish: async (policies) => {
@@ -84,6 +92,7 @@ export class Fleet {
     this.#client.disconnect();
     await Promise.all([...Object.values(this.#gateways).flat(), this.#redis].map((one) => one.stop()));
     this.#clock.remove();
+    this.#redisClock.remove();
   }
 
   async #gatewaysFor({ gateways: count, workers }: World): Promise<RealGateway[]> {

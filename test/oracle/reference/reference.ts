@@ -108,15 +108,16 @@ class Reference {
   /** States of all counters that fit what was heard, by gateway; gateways share those of policies of scope `cluster`. */
   #stores: readonly Store[] = [new Map()];
   #nowUs: bigint;
+  readonly #redisAheadUs: bigint;
   #elapsedUs = 0n;
   readonly #refused = new Map<string, readonly Refused[]>();
-  #lateUs = 0n;
   /** Whether clocks have stepped since refusals were remembered. */
   #hasStepped = false;
   /** Requests with slots that have not ended, and when they end. */
   #open: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
 
-  constructor({ startMs, policies, consumers = [] }: World) {
+  constructor({ startMs, redisAheadUs, policies, consumers = [] }: World) {
+    this.#redisAheadUs = BigInt(redisAheadUs);
     this.#nowUs = BigInt(startMs) * 1_000n;
     for (const policy of policies) this.#policies.set(policy.name, policy);
     for (const consumer of consumers) this.#consumers.set(consumer.id, consumer);
@@ -167,7 +168,7 @@ class Reference {
 
   /** On a node, time is in whole ms. */
   #moment(request: number, scope: PolicyDocument["scope"]): Moment {
-    return { nowUs: scope === "cluster" ? this.#nowUs + this.#lateUs : this.#nowUs, request };
+    return { nowUs: scope === "cluster" ? this.#nowUs + this.#redisAheadUs : this.#nowUs, request };
   }
 
   #release(): void {
@@ -187,7 +188,6 @@ class Reference {
   }
 
   #judgeAsk(ask: Ask, answer: AskAnswer, request: number): string | undefined {
-    this.#lateUs = BigInt(answer.lateUs);
     const outcomes = this.#stores.flatMap((store) => this.#outcomes(ask, store, request));
     const fitting = outcomes.filter((outcome) => mismatches(outcome, answer).length === 0);
     if (fitting.length === 0) return wordsOf(outcomes, answer);
@@ -209,7 +209,6 @@ class Reference {
   }
 
   #judgeChecks(event: Checks, answer: AskAnswer, request: number): string | undefined {
-    this.#lateUs = BigInt(answer.lateUs);
     const status = this.#statusOf(event.checks);
     if (status !== 200 || answer.status !== 200) {
       return answer.status === status ? undefined : `expected status ${status}; got ${answer.status}, ${answer.body}`;
