@@ -2,7 +2,7 @@
 
 import type { Ask, Check, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";
-import { least } from "./rational.ts";
+import { floor, least } from "./rational.ts";
 import { isOn } from "./schedule.ts";
 
 /** What decides beside the policy and the request. */
@@ -165,13 +165,12 @@ function isLike(one: LimitDocument, other: LimitDocument): boolean {
   return one.name === other.name && one.algorithm === other.algorithm;
 }
 
-/** A bucket shares its counter only with plans in which it fills in the same time, and warms as well or does not. */
+/** A bucket shares its counter only with plans in which it fills in the same number of whole µs, and warms as well or does not. */
 function sharing(policy: PolicyDocument, plan: string | undefined, document: LimitDocument, cost: bigint): string {
   const isBucket = document.algorithm === "token-bucket" || document.algorithm === "leaky-bucket";
   if (plan === undefined || !isBucket || policy.planBy === "consumer") return "";
   const limit = readLimit(document, cost);
-  const { top, bottom } = timeOf(limit, limit.capacity);
-  return `${top}/${bottom} ${limit.warmUpUs !== undefined}`;
+  return `${floor(timeOf(limit, limit.capacity))} ${limit.warmUpUs !== undefined}`;
 }
 
 /** @returns "": it is absent or empty */
