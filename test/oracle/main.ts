@@ -9,11 +9,10 @@ import { playBroken } from "./broken.ts";
 import { asTest, type OracleOptions, play, shrunk } from "./oracle.ts";
 import { type Player, VirtualPlayer } from "./players.ts";
 import { RealPlayer } from "./real/player.ts";
-import type { AlgorithmName } from "./world.ts";
-import { everyAlgorithm } from "./worlds.ts";
+import { everyAlgorithm, everyTopic } from "./worlds.ts";
 
 const usage =
-  "npm run oracle -- [--real] [--worlds 10000] [--seed 1] [--algorithm NAME] [--scope node|cluster] [--break NAME|all]";
+  "npm run oracle -- [--real] [--worlds 10000] [--seed 1] [--algorithm NAME] [--scope node|cluster] [--topic NAME] [--break NAME|all]";
 const text = { type: "string" } as const;
 /** So many worlds are played side by side on real servers: some of them wait. */
 const fleets = 4;
@@ -21,22 +20,17 @@ const fleets = 4;
 try {
   const values = optionsFrom(
     process.argv.slice(2),
-    { worlds: text, seed: text, algorithm: text, scope: text, break: text, real: { type: "boolean" } },
+    { worlds: text, seed: text, algorithm: text, scope: text, topic: text, break: text, real: { type: "boolean" } },
     usage,
   );
   const worlds = whole("worlds", values.worlds, values.break === undefined ? 10_000 : 600);
   const seed = whole("seed", values.seed, 1);
-  if (values.algorithm !== undefined && !(everyAlgorithm as readonly string[]).includes(values.algorithm)) {
-    throw new SetupError(
-      `--algorithm: expected one of ${everyAlgorithm.join(", ")}, got ${values.algorithm}\n${usage}`,
-    );
-  }
-  const algorithms = values.algorithm === undefined ? everyAlgorithm : [values.algorithm as AlgorithmName];
-  const scopes = (["node", "cluster"] as const).filter((scope) => values.scope === undefined || values.scope === scope);
-  if (scopes.length === 0) throw new SetupError(`--scope: expected node or cluster, got ${values.scope}\n${usage}`);
+  const algorithms = chosen("algorithm", values.algorithm, everyAlgorithm);
+  const scopes = chosen("scope", values.scope, ["node", "cluster"] as const);
+  const topics = values.topic === undefined ? {} : { topics: chosen("topic", values.topic, everyTopic) };
   await requireSystemPackages("test", process.env["SLUICE_NGINX"]);
   await requireGatewayBuild();
-  const options = { seed, worlds, kinds: { scopes, algorithms }, mostDifferences: 5 };
+  const options = { seed, worlds, kinds: { scopes, algorithms, ...topics }, mostDifferences: 5 };
   if (values.break !== undefined && values.real === true) {
     throw new SetupError(
       `--break: expected it without --real, because breaks are planted in virtual nginxes only\n${usage}`,
@@ -46,6 +40,13 @@ try {
   else await playBreaks(values.break, options);
 } catch (error) {
   fail(error);
+}
+
+function chosen<Name extends string>(option: string, given: string | undefined, all: readonly Name[]): readonly Name[] {
+  const found = all.filter((name) => given === undefined || name === given);
+  if (found.length === 0)
+    throw new SetupError(`--${option}: expected one of ${all.join(", ")}, got ${given}\n${usage}`);
+  return found;
 }
 
 function whole(name: string, given: string | undefined, otherwise: number): number {

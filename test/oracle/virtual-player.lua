@@ -13,7 +13,15 @@ local playedOfPauseMs = 15
 -- A worker needs so much for a question to Redis and its answer, which take no time on their way.
 local asksRedisMs = 0.01
 -- An edit needs so much to reach all workers, and a reset until they agree: so much of the next pause is played whole.
-local untilAppliedMs = { put = 25, delete = 25, ["put-consumer"] = 25, ["delete-consumer"] = 25, reset = 200 }
+local untilAppliedMs = {
+  put = 25,
+  delete = 25,
+  ["put-consumer"] = 25,
+  ["delete-consumer"] = 25,
+  reload = 25,
+  restart = 25,
+  reset = 200,
+}
 local consumersBytes = 1048576
 local token = "token-of-the-caller"
 
@@ -47,18 +55,23 @@ local function tellOfConsumers(all, lines)
   end
 end
 
+-- One of the world's gateways, none of whose workers has begun. `beside`: another one, or undefined.
+local function newGateway(world, i, beside)
+  return nginx.world({
+    seed = i,
+    workers = world.workers,
+    begins = false,
+    beside = beside,
+    redis = { upUs = 0, downUs = 0, connectUs = 0 },
+    environment = { SLUICE_GATEWAY_ID = "g" .. i },
+    sizes = world.consumers and { sluice_consumers = consumersBytes },
+  })
+end
+
 local function beginWorlds(world)
   local all = {}
   for i = 1, world.gateways do
-    local one = nginx.world({
-      seed = i,
-      workers = world.workers,
-      begins = false,
-      beside = all[1],
-      redis = { upUs = 0, downUs = 0, connectUs = 0 },
-      environment = { SLUICE_GATEWAY_ID = "g" .. i },
-      sizes = world.consumers and { sluice_consumers = consumersBytes },
-    })
+    local one = newGateway(world, i, all[1])
     one.wallUs = world.startMs * 1000
     all[i] = one
   end
@@ -91,6 +104,41 @@ local function beginWorlds(world)
     return timeUs() - timeUs() % 1000 + world.redisAheadUs
   end
   return all
+end
+
+local function reload(one)
+  local former = { unpack(one.workers) }
+  one.generation = one.generation + 1
+  for number in ipairs(former) do
+    one.addWorker(number).begin()
+  end
+  for _, worker in ipairs(former) do
+    worker.quit()
+  end
+end
+
+-- Its shared memory is gone.
+local function restart(world, all, i, policies, consumers)
+  local former = all[i]
+  for _, worker in ipairs(former.workers) do
+    worker.kill()
+  end
+  local one = newGateway(world, i, former)
+  one.wallUs = former.wallUs
+  one.errors = former.errors
+  one.setGateways(#all)
+  one.publish(policies, world.zones, callersOf(one))
+  for _, worker in ipairs(one.workers) do
+    worker.begin()
+  end
+  if world.consumers then
+    local lines = {}
+    for _, line in pairs(consumers) do
+      lines[#lines + 1] = line
+    end
+    tellOfConsumers({ one }, lines)
+  end
+  all[i] = one
 end
 
 local function stepClocks(all, us)
@@ -229,6 +277,10 @@ local function play(world)
   for i, policy in ipairs(world.policies) do
     policies[i] = policy
   end
+  local consumers = {}
+  for _, consumer in ipairs(world.consumers or {}) do
+    consumers[consumer.id] = lineOf(consumer)
+  end
   local waiting = {}
   local untilMs = 0
   local dueUs = all[1].clock.nowUs
@@ -249,9 +301,15 @@ local function play(world)
     elseif what == "step" then
       stepClocks(all, event.byMs * 1000)
     elseif what == "put-consumer" then
+      consumers[event.consumer.id] = lineOf(event.consumer)
       tellOfConsumers(all, { lineOf(event.consumer) })
     elseif what == "delete-consumer" then
+      consumers[event.id] = nil
       tellOfConsumers(all, { "-shop:" .. event.id })
+    elseif what == "reload" then
+      reload(all[event.gateway])
+    elseif what == "restart" then
+      restart(world, all, event.gateway, policies, consumers)
     elseif what == "put" or what == "delete" then
       if what == "put" then
         put(policies, event.policy)

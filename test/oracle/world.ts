@@ -90,6 +90,7 @@ export type WorldEvent = { readonly afterMs: number } & (
   | OfCounter
   | TopUp
   | Step
+  | Restart
 );
 
 export interface Ask {
@@ -160,6 +161,12 @@ export interface TopUp {
 export interface Step {
   readonly do: "step";
   readonly byMs: number;
+}
+
+/** nginx is told to reload, which gives it other workers; or it ends and is started again. No request is open then. */
+export interface Restart {
+  readonly do: "reload" | "restart";
+  readonly gateway: number;
 }
 
 /** What became of an event. */

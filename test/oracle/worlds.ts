@@ -32,7 +32,7 @@ export interface Kinds {
   readonly topics?: readonly Topic[];
 }
 
-export const everyTopic = ["consumers", "schedules", "checks"] as const;
+export const everyTopic = ["consumers", "schedules", "checks", "restarts"] as const;
 export type Topic = (typeof everyTopic)[number];
 
 export const everyAlgorithm: readonly AlgorithmName[] = [
@@ -114,7 +114,9 @@ class Maker {
     );
     const others = kinds.algorithms.filter((algorithm) => algorithm !== "concurrency");
     this.#waits = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
-    this.#algorithms = this.#waits ? kinds.algorithms : others;
+    const any = this.#waits ? kinds.algorithms : others;
+    const lasting = any.filter((algorithm) => algorithm !== "leaky-bucket");
+    this.#algorithms = this.#topics.has("restarts") && !this.#waits && lasting.length > 0 ? lasting : any;
   }
 
   #number(min: number, max: number): number {
@@ -374,6 +376,11 @@ class Maker {
       return { afterMs, do: "put-consumer", consumer: this.#consumer(id, policies) };
     }
     if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
+    // What waits when nginx ends would not be answered.
+    const mayEnd = !waits && !this.#algorithms.includes("leaky-bucket");
+    if (kind <= 20 && mayEnd && this.#topics.has("restarts")) {
+      return { afterMs, do: this.#chance(50) ? "reload" : "restart", gateway };
+    }
     return this.#ask(policies, afterMs, gateway, this.#number(1, workers));
   }
 
@@ -470,9 +477,9 @@ export function timezonesIn(policies: readonly PolicyDocument[]): ReadonlySet<st
   return new Set([...ofSchedules, ...limitsIn(policies).flatMap(({ timezone }) => timezone ?? [])]);
 }
 
-/** What every edit needs to reach all workers. */
+/** What every edit needs to reach all workers, and new workers to begin. */
 const untilAppliedMs = 40;
-const edits: ReadonlySet<string> = new Set(["put", "delete", "put-consumer", "delete-consumer"]);
+const edits: ReadonlySet<string> = new Set(["put", "delete", "put-consumer", "delete-consumer", "reload", "restart"]);
 /** What the workers of a gateway need to forget a counter together. */
 const untilResetMs = 200;
 

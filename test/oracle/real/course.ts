@@ -20,8 +20,8 @@ export interface Servers {
   readonly gateways: readonly RealGateway[];
   readonly upstream: Upstream;
   publish(policies: readonly PolicyDocument[]): Promise<void>;
-  /** @param lines of the push protocol */
-  tellOfConsumers(lines: readonly string[]): Promise<void>;
+  /** @param lines of the push protocol @param isAll whether there are no other consumers */
+  tellOfConsumers(lines: readonly string[], isAll?: boolean): Promise<void>;
   /** Returns when this worker and Redis have each done so often what they were asked for before. */
   turns(gateway: RealGateway, worker: number, count: number): Promise<void>;
 }
@@ -60,6 +60,7 @@ export class Course {
   readonly #hasSlots: boolean;
   readonly #answers: Answer[];
   readonly #policies = new Map<string, PolicyDocument>();
+  readonly #consumers = new Map<string, Consumer>();
   /** How much time has passed since the world began, and what clocks show. They stand apart from each other after a step. */
   #elapsedUs = 0;
   #wallUs: number;
@@ -74,6 +75,7 @@ export class Course {
     this.#answers = world.events.map(() => ({}));
     this.#wallUs = world.startMs * 1_000;
     for (const policy of world.policies) this.#policies.set(policy.name, policy);
+    for (const consumer of world.consumers ?? []) this.#consumers.set(consumer.id, consumer);
   }
 
   /**
@@ -82,11 +84,10 @@ export class Course {
    * @returns the answers, which may take longer: requests may wait still
    */
   async play(): Promise<{ readonly answers: Promise<readonly Answer[]> }> {
-    const { tellOfConsumers } = this.#servers;
     // Workers look for consumers when time has passed.
     this.#setClocks(this.#wallUs - beginsUs);
     await this.#publish();
-    await tellOfConsumers((this.#world.consumers ?? []).map((one) => this.#lineOf(one)));
+    await this.#tellOfAllConsumers();
     this.#setClocks(this.#wallUs);
     for (const [index, event] of this.#world.events.entries()) {
       const dueUs = this.#elapsedUs + event.afterMs * 1_000;
@@ -133,14 +134,28 @@ export class Course {
         this.#policies.delete(event.policy);
         return this.#publish();
       case "put-consumer":
+        this.#consumers.set(event.consumer.id, event.consumer);
         return tellOfConsumers([this.#lineOf(event.consumer)]);
+      case "reload":
+      case "restart":
+        await (gateways[event.gateway - 1] as RealGateway)[event.do]();
+        await this.#publish();
+        return this.#tellOfAllConsumers();
       case "delete-consumer":
+        this.#consumers.delete(event.id);
         return tellOfConsumers([lineOfGoneConsumer(this.#app, event.id)]);
       default:
         this.#answers[index] = {
           limits: await (gateways[event.gateway - 1] as RealGateway).order(this.#app, event),
         };
     }
+  }
+
+  #tellOfAllConsumers(): Promise<void> {
+    return this.#servers.tellOfConsumers(
+      [...this.#consumers.values()].map((one) => this.#lineOf(one)),
+      true,
+    );
   }
 
   #publish(): Promise<void> {

@@ -56,6 +56,7 @@ export class Fleet {
     this.#worlds += 1;
     const app = `${this.#name}-${this.#worlds}`;
     const zones = zonesOf(world);
+    let histories = 0;
     let told = 0;
     const course = new Course(world, app, {
       clock: this.#clock,
@@ -67,9 +68,13 @@ export class Fleet {
         const all = gateways.map((one) => one.publish(this.#revision, app, policies, zones, gateways.length));
         await Promise.all(all);
       },
-      tellOfConsumers: async (lines) => {
+      tellOfConsumers: async (lines, isAll = false) => {
         if (world.consumers === undefined) return;
-        await Promise.all(gateways.map((one) => one.tellOfConsumers(app, told, lines)));
+        if (isAll) {
+          histories += 1;
+          told = 0;
+        }
+        await Promise.all(gateways.map((one) => one.tellOfConsumers(`${app}-${histories}`, told, lines)));
         told += 1;
       },
       turns: async (gateway, worker, count) => {

@@ -32,7 +32,8 @@ export class RealGateway {
   readonly #pings: NodeJS.Timeout;
   /** Connections without a request, by the worker that has accepted them. */
   readonly #idle: Connection[][];
-  readonly #pids: string[] = [];
+  /** Of the workers: the first one is that of number 1. */
+  #pids: string[] = [];
   #orders = 0;
   #logRead = 0;
 
@@ -67,9 +68,34 @@ export class RealGateway {
       },
     });
     const gateway = new RealGateway(nginx, push, workers);
-    await until("the gateway is connected", () => push.socket !== undefined);
-    while (gateway.#idle.some(({ length }) => length < leastIdle)) await gateway.#connect();
+    await gateway.#begin();
     return gateway;
+  }
+
+  async #begin(): Promise<void> {
+    await until("the gateway is connected", () => this.#push.socket !== undefined);
+    while (this.#idle.some(({ length }) => length < leastIdle)) await this.#connect();
+  }
+
+  async restart(): Promise<void> {
+    this.#leaveWorkers();
+    await this.#nginx.restart();
+    await this.#begin();
+  }
+
+  async reload(): Promise<void> {
+    const former = [...this.#pids];
+    const { socket } = this.#push;
+    this.#leaveWorkers();
+    process.kill(this.#nginx.pid, "SIGHUP");
+    await until("the former workers have ended", () => !former.some(isRunning));
+    await until("the gateway is connected anew", () => this.#push.socket !== socket);
+    await this.#begin();
+  }
+
+  #leaveWorkers(): void {
+    for (const idle of this.#idle) for (const connection of idle.splice(0)) connection.hangUp();
+    this.#pids = [];
   }
 
   /** Gives it these policies, and no others. @throws if it does not take them */
@@ -156,7 +182,7 @@ export class RealGateway {
 
   async stop(): Promise<void> {
     clearInterval(this.#pings);
-    for (const idle of this.#idle) for (const connection of idle) connection.hangUp();
+    this.#leaveWorkers();
     await this.#nginx.stop();
     await this.#push.stop();
   }
@@ -171,6 +197,14 @@ export class RealGateway {
     const idle = this.#idle[this.#pids.indexOf(pid)];
     if (idle === undefined) throw new Error(`a worker of nginx has ended: ${this.#nginx.log}`);
     idle.push(connection);
+  }
+}
+
+function isRunning(pid: string): boolean {
+  try {
+    return process.kill(Number(pid), 0);
+  } catch {
+    return false;
   }
 }
 

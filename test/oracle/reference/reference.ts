@@ -11,6 +11,7 @@ import type {
   CounterAnswer,
   CounterRow,
   PolicyDocument,
+  Restart,
   World,
   WorldEvent,
 } from "../world.ts";
@@ -143,6 +144,10 @@ class Reference {
         if (event.byMs < 0) this.#stores = this.#stores.map((store) => seenBy(store, this.#nowUs));
         this.#nowUs += BigInt(event.byMs) * 1_000n;
         return undefined;
+      case "reload":
+      case "restart":
+        this.#restart(event);
+        return undefined;
       case "put":
         this.#policies.set(event.policy.name, event.policy);
         return undefined;
@@ -169,6 +174,15 @@ class Reference {
   /** On a node, time is in whole ms. */
   #moment(request: number, scope: PolicyDocument["scope"]): Moment {
     return { nowUs: scope === "cluster" ? this.#nowUs + this.#redisAheadUs : this.#nowUs, request };
+  }
+
+  /** Other workers remember no refusal. Shared memory outlives a reload only. */
+  #restart({ do: how, gateway }: Restart): void {
+    for (const name of this.#refused.keys()) if (name.startsWith(`${gateway} `)) this.#refused.delete(name);
+    if (how === "reload") return;
+    this.#stores = distinct(
+      this.#stores.map((store) => new Map([...store].filter(([name]) => !name.startsWith(`${gateway} `)))),
+    );
   }
 
   #release(): void {
