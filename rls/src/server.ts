@@ -25,6 +25,8 @@ export interface ServerOptions {
 
 /** Envoy's own bound on the headers of a request is 60 KiB, and a few descriptors may repeat a header. */
 const mostRequestBytes = 1024 * 1024;
+/** Of descriptors, in all calls under way: a call of so many bytes keeps some three times as many. */
+const mostPendingBytes = 32 * 1024 * 1024;
 const serviceName = "envoy.service.ratelimit.v3.RateLimitService";
 
 export class RateLimitServer {
@@ -36,6 +38,7 @@ export class RateLimitServer {
   });
   readonly #health = new HealthImplementation({ "": "SERVING", [serviceName]: "SERVING" });
   #pending = 0;
+  #pendingBytes = 0;
 
   constructor(options: ServerOptions) {
     this.#options = options;
@@ -69,12 +72,23 @@ export class RateLimitServer {
   }
 
   async #answer(request: RateLimitRequest): Promise<RateLimitResponse> {
-    if (this.#pending >= this.#options.maxPending) throw new TooManyCalls(this.#options.maxPending);
+    const { maxPending } = this.#options;
+    if (this.#pending >= maxPending) {
+      throw new TooManyCalls(`expected at most ${maxPending} calls at once (SLUICE_RLS_MAX_PENDING), got one more`);
+    }
+    const bytes = bytesIn(request);
+    if (this.#pendingBytes + bytes > mostPendingBytes) {
+      throw new TooManyCalls(
+        `expected descriptors of at most ${mostPendingBytes} bytes in all calls at once, got more`,
+      );
+    }
     this.#pending += 1;
+    this.#pendingBytes += bytes;
     try {
       return await this.#options.decisions.decide(request);
     } finally {
       this.#pending -= 1;
+      this.#pendingBytes -= bytes;
     }
   }
 
@@ -90,8 +104,10 @@ export class RateLimitServer {
   }
 }
 
-class TooManyCalls extends Error {
-  constructor(most: number) {
-    super(`expected at most ${most} calls at once (SLUICE_RLS_MAX_PENDING), got one more`);
-  }
+class TooManyCalls extends Error {}
+
+function bytesIn({ descriptors }: RateLimitRequest): number {
+  let bytes = 0;
+  for (const { entries } of descriptors) for (const { key, value } of entries) bytes += key.length + value.length;
+  return bytes;
 }

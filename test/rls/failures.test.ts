@@ -119,6 +119,25 @@ describe("calls beyond SLUICE_RLS_MAX_PENDING", () => {
   });
 });
 
+describe("calls with long values", () => {
+  it("are refused at once beyond 32 MiB under way, and the others are answered", async () => {
+    const { client } = await start({ env: { SLUICE_RLS_DEADLINE_MS: "20000" } });
+    const long = { domain: "edge", descriptors: [descriptor("user", "v".repeat(512 * 1024 - 4))] };
+    const wake = silence();
+    let calls: Promise<string | undefined>[];
+    try {
+      calls = Array.from({ length: 80 }, () => codeOf(client.ask(long)));
+      let refused = 0;
+      for (const call of calls) void call.then((code) => (refused += code === "RESOURCE_EXHAUSTED" ? 1 : 0));
+      await until("16 are refused", () => refused === 16);
+    } finally {
+      wake();
+    }
+    expect((await Promise.all(calls)).filter((code) => code === "OK")).toHaveLength(64);
+    expect(await codeOf(client.ask(long))).toBe("OK");
+  });
+});
+
 describe("a service that is stopped", () => {
   it("answers the calls that it has, and takes no others", async () => {
     const { client, program, address } = await start();

@@ -3,7 +3,7 @@
 
 import { getAged, setAged } from "./aged-entries.ts";
 import { addSafely, metricsDict, stateDict } from "./shared-memory.ts";
-import { beginLine, newQuiet, type Quiet } from "./sparing-log.ts";
+import { beginLineOf } from "./sparing-log.ts";
 
 /**
  * - access: a request passed without a decision, or was answered 400 because its path could not be read.
@@ -34,8 +34,6 @@ const recentSeconds = 300;
 const countKey = "defects:";
 const recentKey = "defect:";
 
-/** By place, so that frequent defects at one place do not hide those at another. */
-const lines: Partial<Record<DefectPlace, Quiet>> = {};
 const undoings: ((this: void) => void)[] = [];
 
 /** Called by a module as it loads. @param undo called after each defect, before anything yields: puts right what code that broke off has left */
@@ -47,8 +45,7 @@ export function afterDefects(undo: (this: void) => void): void {
 export function noteDefect(place: DefectPlace, sentence: string, failure: unknown): void {
   undo();
   countDefect(place);
-  lines[place] ??= newQuiet();
-  const more = beginLine(lines[place]);
+  const more = beginLineOf(place);
   if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", sentence, ": ", `${failure}`, more);
 }
 

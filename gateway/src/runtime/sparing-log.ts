@@ -1,5 +1,5 @@
-// Log lines for events that may happen at every request: at most one line a second in each worker, with the number of events it
-// stands for. Requests cause them by the thousand, so the clock is nginx's cached one, which costs nothing; wherever it steps, lines go on
+// Log lines for events that may happen at every request: at most one line of a kind a second in each worker, with the number of events
+// it stands for. Requests cause them by the thousand, so the clock is nginx's cached one, which costs nothing; wherever it steps, lines go on
 // within a second.
 
 export const pauseSeconds = 1;
@@ -11,22 +11,29 @@ export interface Quiet {
   suppressed: number;
 }
 
-const warnings = newQuiet();
-const errors = newQuiet();
+/** By kind, so that what is frequent does not hide anything else. */
+const lines: Record<string, Quiet | undefined> = {};
 
 export function newQuiet(): Quiet {
   return { wroteAtSeconds: 0, suppressed: 0 };
 }
 
+/** @param message the same text each time: it is the kind of line */
 export function warnSparingly(message: string, detail: string | undefined): void {
-  const more = beginLine(warnings);
+  const more = beginLineOf(message);
   if (more !== undefined) ngx.log(ngx.WARN, "sluice: ", message, ": ", detail, more);
 }
 
 /** Like `warnSparingly`, at the level that error_log has by default. */
 export function logSparingly(message: string, detail: string | undefined): void {
-  const more = beginLine(errors);
+  const more = beginLineOf(message);
   if (more !== undefined) ngx.log(ngx.ERR, "sluice: ", message, ": ", detail, more);
+}
+
+/** As `beginLine`, for the lines of this kind. @param kind one of a few */
+export function beginLineOf(kind: string): string | undefined {
+  lines[kind] ??= newQuiet();
+  return beginLine(lines[kind]);
 }
 
 /** @returns the text to end the line with; undefined: write no line, the event has been counted */
