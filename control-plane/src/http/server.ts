@@ -31,7 +31,7 @@ export const defaultHttpTimes: HttpTimes = {
  * Returns a server that emits `cut` with the reason when it closes a connection at once.
  *
  * @param socketUrl the path whose requests may become a WebSocket. On any other request the server ignores the wish for an upgrade, as HTTP
- *   allows (RFC 9110 §7.8), and answers the request normally.
+ *   allows (RFC 9110 §7.8), and answers the request normally. It does so, too, if it has not answered all earlier requests of the connection.
  */
 export function createBoundedServer(answer: RequestListener, socketUrl: string, times: HttpTimes): Server {
   const { headersMs, requestMs, silenceMs, keepAliveMs, checkEveryMs } = times;
@@ -46,13 +46,12 @@ export function createBoundedServer(answer: RequestListener, socketUrl: string, 
     requestTimeout: requestMs,
     keepAliveTimeout: keepAliveMs,
     connectionsCheckingInterval: checkEveryMs,
-    shouldUpgradeCallback: ({ url = "", headers }: IncomingMessage) =>
-      url.split("?", 1)[0] === socketUrl && headers.upgrade?.toLowerCase() === "websocket",
+    // Node would never close a connection that it gives away while an answer is under way.
+    shouldUpgradeCallback: ({ url = "", headers, socket }: IncomingMessage) =>
+      url.split("?", 1)[0] === socketUrl && headers.upgrade?.toLowerCase() === "websocket" && !turns.isBusy(socket),
   };
-  const server: Server = createServer(
-    options,
-    inTurn(answer, () => server.emit("cut", "pipelining")),
-  );
+  const turns = inTurn(answer, () => server.emit("cut", "pipelining"));
+  const server: Server = createServer(options, turns.begin);
   // Otherwise Node answers 417 itself, past all bounds. Expectations but 100-continue may be ignored (RFC 9110 §10.1.1 lets a server answer 417).
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.setTimeout(silenceMs);

@@ -14,11 +14,17 @@ interface Turn {
   readonly response: ServerResponse;
 }
 
+export interface Turns {
+  readonly begin: RequestListener;
+  /** Returns whether the connection has a request that is not answered yet. */
+  isBusy(socket: Socket): boolean;
+}
+
 /**
  * @param answer is called for one request of a connection at a time
  * @param onCut is called when a connection is cut because too many requests wait for their turns
  */
-export function inTurn(answer: RequestListener, onCut: () => void): RequestListener {
+export function inTurn(answer: RequestListener, onCut: () => void): Turns {
   /** By connections that have a request under way: those that wait behind it. */
   const lines = new WeakMap<Socket, Turn[]>();
   let inAll = 0;
@@ -37,7 +43,7 @@ export function inTurn(answer: RequestListener, onCut: () => void): RequestListe
     inAll -= 1;
     begin(socket, line, turn);
   };
-  return (request, response) => {
+  const takeTurn: RequestListener = (request, response) => {
     const { socket } = request;
     // It was cut, and this is what else had arrived with the request that was too many.
     if (socket.destroyed) return;
@@ -54,4 +60,5 @@ export function inTurn(answer: RequestListener, onCut: () => void): RequestListe
       socket.destroy();
     }
   };
+  return { begin: takeTurn, isBusy: (socket) => lines.has(socket) };
 }

@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
   boundConnections,
@@ -13,7 +14,12 @@ import {
   unreadBytes,
 } from "../../../control-plane/src/http/connections.ts";
 import { inTurn } from "../../../control-plane/src/http/turns.ts";
-import { adminToken, gatewayToken, sharedControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import {
+  adminToken,
+  gatewayToken,
+  sharedControlPlane,
+  startControlPlane,
+} from "../../fixtures/servers/control-plane-under-test.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { until, untilPasses } from "../../fixtures/until.ts";
 
@@ -60,7 +66,7 @@ describe("requests of one connection", () => {
         cut += 1;
       },
     );
-    const server = createServer(answer).listen(0, "127.0.0.1");
+    const server = createServer(answer.begin).listen(0, "127.0.0.1");
     onFinished(() => {
       server.closeAllConnections();
       server.close();
@@ -208,6 +214,35 @@ describe("connections", () => {
     const all = cut(new Map([...rest, ...Array.from({ length: 8 }, () => [connection(half), "two"] as const)]));
     expect(all).toHaveLength(7);
     expect(all).not.toContain(export_);
+  });
+});
+
+describe("a request for a WebSocket behind others of its connection", () => {
+  const upgrade = `GET /api/v1/push HTTP/1.1
+host: x
+connection: upgrade
+upgrade: websocket
+sec-websocket-version: 13
+sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==
+
+`.replaceAll("\n", "\r\n");
+
+  it("is answered as any other, in its turn, and its connection ends with its client", async () => {
+    let lines = 0;
+    const { app, url } = await startControlPlane(
+      { SLUICE_LOG_LEVEL: "warn" },
+      { logTo: { write: () => (lines += 1) } },
+    );
+    const port = Number(new URL(url).port);
+    const connections = promisify(app.server.getConnections.bind(app.server));
+    const all = Array.from({ length: 50 }, () => talk(port, get("/healthz") + get("/healthz") + upgrade));
+    const statuses = ({ received }: Talk) => [...received().matchAll(/HTTP\/1.1 (\d+)/g)].map(([, status]) => status);
+    const [first] = all as [Talk, ...Talk[]];
+    await until("the third is answered", () => statuses(first).length === 3);
+    expect(statuses(first)).toEqual(["200", "200", "401"]);
+    for (const { socket } of all) socket.destroy();
+    await until("nothing is left of them", async () => (await connections()) === 0);
+    expect(lines).toBeLessThan(5);
   });
 });
 
