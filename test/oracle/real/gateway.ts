@@ -34,6 +34,9 @@ export class RealGateway {
   readonly #idle: Connection[][];
   /** Of the workers: the first one is that of number 1. */
   #pids: string[] = [];
+  /** What is asked, also by the world before. Nobody asks while nginx begins. */
+  readonly #underWay = new Set<Promise<Answer>>();
+  #begun: Promise<void> = Promise.resolve();
   #orders = 0;
   #logRead = 0;
 
@@ -77,20 +80,27 @@ export class RealGateway {
     while (this.#idle.some(({ length }) => length < leastIdle)) await this.#connect();
   }
 
-  async restart(): Promise<void> {
-    this.#leaveWorkers();
-    await this.#nginx.restart();
-    await this.#begin();
+  restart(): Promise<void> {
+    return this.#beginAnew(() => this.#nginx.restart());
   }
 
-  async reload(): Promise<void> {
-    const former = [...this.#pids];
-    const { socket } = this.#push;
-    this.#leaveWorkers();
-    process.kill(this.#nginx.pid, "SIGHUP");
-    await until("the former workers have ended", () => !former.some(isRunning));
-    await until("the gateway is connected anew", () => this.#push.socket !== socket);
-    await this.#begin();
+  reload(): Promise<void> {
+    return this.#beginAnew(async () => {
+      const { socket } = this.#push;
+      const former = [...this.#pids];
+      process.kill(this.#nginx.pid, "SIGHUP");
+      await until("the former workers have ended", () => !former.some(isRunning));
+      await until("the gateway is connected anew", () => this.#push.socket !== socket);
+    });
+  }
+
+  #beginAnew(change: () => Promise<void>): Promise<void> {
+    this.#begun = Promise.allSettled(this.#underWay).then(async () => {
+      await change();
+      this.#leaveWorkers();
+      await this.#begin();
+    });
+    return this.#begun;
   }
 
   #leaveWorkers(): void {
@@ -156,6 +166,22 @@ export class RealGateway {
   }
 
   async #send(worker: number, what: string, headers: Readonly<Record<string, string>>, body: string): Promise<Answer> {
+    for (let begun: unknown; begun !== this.#begun; await begun) begun = this.#begun;
+    const answer = this.#sendNow(worker, what, headers, body);
+    this.#underWay.add(answer);
+    try {
+      return await answer;
+    } finally {
+      this.#underWay.delete(answer);
+    }
+  }
+
+  async #sendNow(
+    worker: number,
+    what: string,
+    headers: Readonly<Record<string, string>>,
+    body: string,
+  ): Promise<Answer> {
     const idle = this.#idle[worker - 1] as Connection[];
     // A connection without a request is closed after a while.
     for (let i = idle.length - 1; i >= 0; i--) if (idle[i]?.isOpen === false) idle.splice(i, 1);

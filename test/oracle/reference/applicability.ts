@@ -100,11 +100,12 @@ function passesBecause(reason: Reason): Applicability {
   return { passes: true, reason };
 }
 
-/** The limits of a key, as an operator sees them. */
+/** The limits of a key, as an operator sees them. @param named the plan that a caller names, if it may */
 export function limitsOfKey(
   policy: PolicyDocument,
   values: readonly string[],
   consumers: Circumstances["consumers"],
+  named?: string,
 ): readonly LimitOfKey[] {
   const override = policy.overrides?.find(({ key }) => matches(key, values));
   if (override !== undefined || policy.plans === undefined) {
@@ -114,7 +115,7 @@ export function limitsOfKey(
     policy,
     values,
     consumers,
-    () => values[policy.key.indexOf(policy.planBy ?? "")] ?? "",
+    () => named ?? values[policy.key.indexOf(policy.planBy ?? "")] ?? "",
   );
   return limitsOf(policy, values, plan, limits);
 }

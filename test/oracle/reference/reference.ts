@@ -249,9 +249,8 @@ class Reference {
       if (plan !== undefined && (plans === undefined || planBy === "consumer" || parts.includes(planBy))) return true;
       if (plan !== undefined && !Object.hasOwn(plans ?? {}, plan)) return true;
       const policy = this.#policies.get(name) as PolicyDocument;
-      const own =
-        plan === undefined ? limitsOfKey(policy, key, this.#consumers).map(({ limit }) => limit) : plans?.[plan];
-      return peek !== true && own?.some(({ algorithm }) => algorithm === "concurrency");
+      const own = limitsOfKey(policy, key, this.#consumers, plan);
+      return peek !== true && own.some(({ limit }) => limit.algorithm === "concurrency");
     });
     return isWrong ? 400 : 200;
   }
