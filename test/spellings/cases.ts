@@ -196,8 +196,21 @@ const types = [
     `${form}; charset=`,
     `${form}\t`,
   ],
+  ...[
+    `${form}; a=/json`,
+    `${form}; +json`,
+    `${form}; charset=utf-8; a="json"`,
+    `${form}; a=multipart; boundary=b`,
+    `${form}; charset=utf-8; a=multipart/form-data; boundary=b`,
+    `${form}; charset="utf-8;/json"`,
+    `${form}; charset=utf-8; charset=utf-8`,
+  ],
   ...[`${form}+json`, "text/plain", "application/json"],
 ];
+/** What no server may take for anything but a form, or for none. */
+const typesOfForms = types.filter((type) => type === "" || type.toLowerCase().includes("urlencoded"));
+/** What readers of JSON leave out before it. */
+const beforeJson = ["", "", "", "", " ", "\r\n\t", "\xef\xbb\xbf", "\xef\xbb\xbf ", "\xff\xfe", "\x0b", "\xc2\xa0"];
 
 export function casesOf(seed: number, count: number): Case[] {
   const random = new Random(seed);
@@ -216,6 +229,10 @@ function caseOf(random: Random): Case {
   if (kind === "query") return { kind, request: { ...empty, name, query: asQuery(listed) } };
   const query = random.below(4) === 0 ? asQuery(pairsOf(name, random)) : "";
   const cookie = random.below(4) === 0 ? cookieOf(name, random) : "";
+  if (random.below(8) === 0) {
+    const body = random.below(2) === 0 ? asJson(name, listed, random) : asMultipart(name, listed);
+    return { kind, request: { ...empty, name, query, body, type: random.of(typesOfForms), cookie } };
+  }
   const body = random.below(10) === 0 ? "" : listed;
   return { kind, request: { ...empty, name, query, body, type: random.of(types), cookie } };
 }
@@ -234,6 +251,20 @@ function pairsOf(name: string, random: Random): string {
   if (random.below(300) === 0) text = `${"f=1&".repeat(990 + random.below(30))}${text}`;
   if (random.below(300) === 0) text += "&f=1".repeat(990 + random.below(30));
   return text + random.of(endings);
+}
+
+/** A victim in JSON, beside whatever a form may have within a text. */
+function asJson(name: string, listed: string, random: Random): string {
+  const beginning = `{${JSON.stringify(name)}:"victim","x":"`;
+  const before = random.of(beforeJson);
+  if (random.below(6) > 0) return `${before}${beginning}${JSON.stringify(`&${listed}&`).slice(1)}}`;
+  // Python finds out that this is UTF-16. Of what is within the text, each two bytes are a character.
+  const inUtf16 = (text: string) => Buffer.from(text, "utf16le").toString("latin1");
+  return `${before}${inUtf16(beginning)}${listed.length % 2 === 0 ? "&" : "&&"}${listed}&${inUtf16('"}')}`;
+}
+
+function asMultipart(name: string, listed: string): string {
+  return `&${listed}&\r\n--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\nvictim\r\n--b--\r\n`;
 }
 
 function cookieOf(name: string, random: Random): string {

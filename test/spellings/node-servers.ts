@@ -9,7 +9,7 @@ import express from "express";
 import { Hono } from "hono";
 import { getCookie } from "hono/cookie";
 import { Cookie } from "tough-cookie";
-import { bytesOf, plainSpelling, type Readings, type Servers, type SpelledRequest } from "./server.ts";
+import { leaves, plainSpelling, type Readings, type Servers, type SpelledRequest } from "./server.ts";
 
 type Reader = (request: SpelledRequest) => Readings | Promise<Readings>;
 
@@ -17,6 +17,9 @@ type Reader = (request: SpelledRequest) => Readings | Promise<Readings>;
 const parseOfFastify: (text: string) => unknown = createRequire(createRequire(import.meta.url).resolve("fastify"))(
   "fast-querystring",
 ).parse;
+
+/** Types with which these read a body as a form. */
+const ofForms = /^\s*application\/x-www-form-urlencoded\s*(;|$)/i;
 
 const readers: Readonly<Record<string, Reader>> = {
   "Express, extended": readerOfExpress("extended"),
@@ -32,6 +35,7 @@ const readers: Readonly<Record<string, Reader>> = {
       (params, name) => params.getAll(name),
     ),
   Hono: ofHono,
+  "Request.json(), or a form": ofRequest,
   "tough-cookie": ({ name, cookie }) => ({
     cookie: cookie.split(";").flatMap((pair) => {
       const one = Cookie.parse(pair);
@@ -67,8 +71,10 @@ function bothPlaces<Read>(
     }
   };
   // Node's server reads the bytes of a URL as Latin-1. TextDecoder removes a byte order mark, as Request.text() does.
-  const isForm = /^\s*application\/x-www-form-urlencoded\s*(;|$)/i.test(type);
-  return { query: found(query), form: isForm ? found(new TextDecoder().decode(Buffer.from(body, "latin1"))) : [] };
+  return {
+    query: found(query),
+    form: ofForms.test(type) ? found(new TextDecoder().decode(Buffer.from(body, "latin1"))) : [],
+  };
 }
 
 function flat(parsed: unknown, name: string): unknown {
@@ -133,15 +139,21 @@ async function ofHono(request: SpelledRequest): Promise<Readings> {
   return readings;
 }
 
+/** As handlers read a body of either kind, whatever its type is. */
+async function ofRequest({ name, query, body, type }: SpelledRequest): Promise<Readings> {
+  const request = new Request("http://x/", { method: "POST", body: Buffer.from(body, "latin1") });
+  const text = await request.clone().text();
+  const found = await request.json().then(
+    (json) => flat(Object(json), name),
+    () => (ofForms.test(type) ? new URLSearchParams(text).getAll(name) : []),
+  );
+  return { query: leaves(new URLSearchParams(query).getAll(name)), form: leaves(found) };
+}
+
 function attempt<Value>(read: () => Value): Value | undefined {
   try {
     return read();
   } catch {
     return undefined;
   }
-}
-
-function leaves(value: unknown): string[] {
-  if (value === undefined || value === null) return [];
-  return typeof value === "object" ? Object.values(value).flatMap(leaves) : [bytesOf(String(value))];
 }

@@ -41,3 +41,9 @@ function escaped(bytes: string): string {
 export function bytesOf(text: string): string {
   return Buffer.from(text, "utf8").toString("latin1");
 }
+
+/** @returns the texts in a list or an object, in bytes; of a text, itself */
+export function leaves(value: unknown): string[] {
+  if (value === undefined || value === null) return [];
+  return typeof value === "object" ? Object.values(value).flatMap(leaves) : [bytesOf(String(value))];
+}

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runStep, SetupError } from "../../launch/step.mjs";
 import { AspNetModel } from "./aspnet-model.ts";
+import { BodyModels } from "./body-models.ts";
 import { LineServers } from "./line-servers.ts";
 import { NodeServers } from "./node-servers.ts";
 import { Php } from "./php.ts";
@@ -32,6 +33,7 @@ export async function startServers(stack: AsyncDisposableStack): Promise<readonl
   const servers = [
     new NodeServers(),
     new AspNetModel(),
+    new BodyModels(),
     await Php.start(),
     new LineServers("ruby", ["rack.rb"]),
     new LineServers("/usr/bin/python3", ["wsgi.py"]),

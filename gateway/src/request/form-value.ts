@@ -27,6 +27,8 @@ export function formValue(name: string): Reading {
   return fieldValue(bodyOf(form), query, ngx.var["http_cookie"] ?? "", name, form ?? "utf-8", readUsual);
 }
 
+const methodsWithBody: readonly string[] = ["POST", "PUT", "PATCH", "DELETE"];
+
 type Charset = Exclude<FormReading, undefined | false>;
 
 /** What servers take fields from. */
@@ -69,7 +71,7 @@ function isBounded(): boolean {
 
 /**
  * Since HTTP/2, a body needs no header that announces it, and nginx does not tell Lua whether there is one. Without a type, services look for
- * fields only in the body of a method that has one; Rack, only of a POST.
+ * fields only in the body of a method that has one; Rack, only of a POST, and h3 also of a DELETE.
  */
 function mayHaveBody(): boolean {
   if (ngx.var["http_transfer_encoding"] !== undefined) return true;
@@ -77,7 +79,7 @@ function mayHaveBody(): boolean {
   if (length !== undefined) return length > 0;
   if (string.find(ngx.var["server_protocol"] ?? "", "HTTP/1", 1, true)[0] !== undefined) return false;
   const method = ngx.req.get_method();
-  return method === "POST" || method === "PUT" || method === "PATCH" || ngx.var["http_content_type"] !== undefined;
+  return methodsWithBody.includes(method) || ngx.var["http_content_type"] !== undefined;
 }
 
 function bodyLength(): number | undefined {

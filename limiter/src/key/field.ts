@@ -4,13 +4,14 @@
 import { argumentText, type ReadUsual, wholeArgument } from "./argument.ts";
 import { withoutBlanks } from "./blanks.ts";
 import { cookieValue } from "./cookie.ts";
+import { beginsLikeJson } from "./form-type.ts";
 import type { Reading } from "./key-part.ts";
 
 /**
  * @param form the body; undefined: there is a body that is not read as a form @param query the arguments @param cookies the lines, joined
  * by ";" @param charset beyond "ascii", servers read the bytes of a value differently
  * @returns the value of the field, or that of an argument or a cookie if there is no field of its name, without the blanks around it. false: they are not the same, or
- * the body may have another one
+ * the body may have another one, as a form or as JSON
  */
 export function fieldValue(
   form: string | undefined,
@@ -20,6 +21,7 @@ export function fieldValue(
   charset: "utf-8" | "ascii",
   readUsual: ReadUsual,
 ): Reading {
+  if (form !== undefined && beginsLikeJson(form)) return false;
   const field = form === undefined ? undefined : wholeArgument(form, name, readUsual);
   if (field === false) return false;
   const argument = wholeArgument(query, name, readUsual);

@@ -13,6 +13,9 @@ const utf8Charsets = ["utf-8", "utf8"];
 /** In these, the bytes of a name and of its encodings are the same as in ASCII. */
 const asciiCharsets = ["us-ascii", "iso-8859-1", "windows-1252"];
 
+/** A text of JSON, a comment before one, and what services put before their own JSON. No form begins so, because names are encoded. */
+const beginningsOfJson = '{["/#)';
+
 /** No form needs more, and nobody is to make this work by a long one. */
 const mostTypeBytes = 256;
 
@@ -33,25 +36,37 @@ export function formReading(type: Reading, encoding: Reading): FormReading {
   if (lower.length > mostTypeBytes || lower.slice(0, end).trim() !== formType) {
     return lower.includes(nameOfForms) ? false : undefined;
   }
-  return charsetFrom(lower, end + 1);
+  return charsetFrom(lower.slice(end + 1));
 }
 
-/** @param start of the first parameter of the media type */
-function charsetFrom(type: string, start: number): "utf-8" | "ascii" | false {
-  let reading: "utf-8" | "ascii" = "utf-8";
-  let at = start;
-  while (at < type.length) {
-    const end = endOf(type, ";", at);
-    const equals = Math.min(endOf(type, "=", at), end);
-    // `charset*=…` is another way to write it.
-    if (type.slice(at, equals).trim().startsWith("charset")) {
-      const charset = unquoted(type.slice(equals + 1, end).trim());
-      if (asciiCharsets.includes(charset)) reading = "ascii";
-      else if (!utf8Charsets.includes(charset)) return false;
-    }
-    at = end + 1;
+/**
+ * Returns whether services may read the body of a form as JSON: some do so without a type (h3), by what a parameter of the type says (Laravel,
+ * formidable), or whatever the type is (`request.json()`). They leave out a byte order mark, blanks, and some of them comments (Gson, Newtonsoft.Json).
+ */
+export function beginsLikeJson(body: string): boolean {
+  for (let i = 0; i < body.length; i++) {
+    const code = body.charCodeAt(i);
+    // What is no character of ASCII, or a blank, may be a blank or a byte order mark in some charset.
+    if (code > 32 && code < 128) return beginningsOfJson.includes(body.charAt(i));
   }
-  return reading;
+  return false;
+}
+
+/**
+ * Any other parameter has some servers read the body as something else: they look for "json" or "multipart" anywhere in the header.
+ *
+ * @param parameters what follows the media type
+ */
+function charsetFrom(parameters: string): "utf-8" | "ascii" | false {
+  const end = endOf(parameters, ";", 0);
+  if (parameters.slice(end + 1).trim() !== "") return false;
+  const parameter = parameters.slice(0, end).trim();
+  if (parameter === "") return "utf-8";
+  const equals = endOf(parameter, "=", 0);
+  if (parameter.slice(0, equals).trim() !== "charset") return false;
+  const charset = unquoted(parameter.slice(equals + 1).trim());
+  if (utf8Charsets.includes(charset)) return "utf-8";
+  return asciiCharsets.includes(charset) ? "ascii" : false;
 }
 
 function unquoted(text: string): string {

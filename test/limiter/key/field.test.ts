@@ -44,6 +44,29 @@ describe("a field of a form", () => {
     expect(fieldValue(undefined, { query: "x=1", cookies: "sid=1" })).toBeUndefined();
   });
 
+  it.each([
+    ["", '{"user":"ben","x":"&user=ann&"}'],
+    ["", '[{"user":"ben"},"&user=ann&"]'],
+    ["", '"{}&user=ann"'],
+    ["blanks", ' \t\r\n\x0b\x0c{"x":"&user=ann"}'],
+    ["a byte order mark", '\xef\xbb\xbf{"x":"&user=ann"}'],
+    ["a byte order mark and blanks of Unicode", '\xef\xbb\xbf\xc2\xa0\xe3\x80\x80{"x":"&user=ann"}'],
+    ["a blank of Latin-1", '\xa0{"x":"&user=ann"}'],
+    ["a byte order mark of UTF-16", '\xff\xfe{\0"\0x\0"\0:\0"\0&user=ann&"\0}\0'],
+    ["a byte 0 of UTF-16", '\0{\0"\0x\0"\0:\0"&user=ann&\0"\0}'],
+    ["a comment, as Gson and Newtonsoft.Json read it", '/*&user=ann&*/{"user":"ben"}'],
+    ["a comment, as Gson reads it", '#&user=ann&\n{"user":"ben"}'],
+    ["what Gson drops", ')]}\'\n{"user":"ben","x":"&user=ann&"}'],
+  ])("is ambiguous in a body that some services take for JSON, behind %s: %j", (_, body) => {
+    expect(fieldValue(body)).toBe(false);
+    expect(fieldValue(body.replace("user=ann", ""))).toBe(false);
+  });
+
+  it.each(["user=ann&a={", "&user=ann", "%7B=1&user=ann", "a[]=1&user=ann", "\r\na=1&user=ann", "\xc3\xa9=1&user=ann"])(
+    "is read in the form %j",
+    (form) => expect(fieldValue(form)).toBe("ann"),
+  );
+
   it("is ambiguous beyond ASCII if servers read it in different charsets", () => {
     expect(fieldValue("user=jos%C3%A9")).toBe("jos\xc3\xa9");
     expect(fieldValue("user=jos%C3%A9", { charset: "ascii" })).toBe(false);

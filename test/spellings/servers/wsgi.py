@@ -83,14 +83,25 @@ async def of_starlette(name, query, body, kind, cookie):
         return {"type": "http.request", "body": body, "more_body": False}
 
     request = StarletteRequest({"type": "http", "method": "POST", "query_string": query, "headers": headers}, receive)
+    await request.body()
     try:
         form = await request.form()
     except Exception:
         form = None
+    try:
+        fields = await request.json()
+    except Exception:
+        fields = None
+    query = read(lambda: request.query_params.getlist(name))
+    in_form = read(lambda: [] if form is None else form.getlist(name))
+    in_json = read(lambda: one_or_none(fields.get(name)))
     return {
-        "query": read(lambda: request.query_params.getlist(name)),
-        "form": read(lambda: [] if form is None else form.getlist(name)),
-        "cookie": read(lambda: one_or_none(request.cookies.get(name))),
+        "Starlette": {
+            "query": query,
+            "form": in_form,
+            "cookie": read(lambda: one_or_none(request.cookies.get(name))),
+        },
+        "Starlette, JSON or a form": {"query": query, "form": in_json or in_form},
     }
 
 
@@ -102,7 +113,7 @@ for line in sys.stdin.buffer:
         "Django": of_django(*request),
         "Django, fields of forms": of_django_forms(*request),
         "Werkzeug": of_werkzeug(*request),
-        "Starlette": loop.run_until_complete(of_starlette(*request)),
+        **loop.run_until_complete(of_starlette(*request)),
     }
     sys.stdout.write(json.dumps(readings) + "\n")
     sys.stdout.flush()
