@@ -53,7 +53,7 @@ let lines = ffi.new(linesType, room);
  * @returns false if the header occurred more than once
  */
 export function readHeader(this: void, name: string): Reading {
-  const value = ngx.var[variables.known[name] ?? shared(variables, name, () => variableOf(name))];
+  const value = ngx.var[nginxVariable(name)];
   if (value === undefined) return undefined;
   if (joinsLines && string.find(value, ", ", 1, true)[0] === undefined) return withoutBlanks(value);
   const count = countLines();
@@ -126,9 +126,28 @@ export function linesAmong(this: void, all: AllHeaders, name: string): readonly 
   return values;
 }
 
-/** @param name in any case */
-export function isAmong(this: void, all: AllHeaders, name: string): boolean {
-  return all.get(withDashes(name.toLowerCase())) !== undefined;
+/** Returns the name of each header as it came, in lower case. */
+export function sentNames(this: void): readonly string[] {
+  const names: string[] = [];
+  const count = countLines();
+  for (let i = 0; i < count; i++) {
+    const { key } = lines.get(i);
+    names.push(ffi.string(key.data, key.len));
+  }
+  return names;
+}
+
+/**
+ * Removes the header, also where a client has written "_" for "-", which `ngx.req.clear_header` takes for another name.
+ *
+ * @param name in lower case, with "-"
+ */
+export function clearHeader(this: void, name: string): void {
+  const variable = nginxVariable(name);
+  if (ngx.var[variable] === undefined) return;
+  ngx.req.clear_header(name);
+  if (ngx.var[variable] === undefined) return;
+  for (const sent of sentNames()) if (withDashes(sent) === name) ngx.req.clear_header(sent);
 }
 
 /** nginx makes these itself, of a line of the request or of what HTTP/2 has instead of one, and finds them at once. */
@@ -174,12 +193,16 @@ function isNamed({ key }: Line, dashed: string): boolean {
   return key.len === dashed.length && withDashes(ffi.string(key.data, key.len)) === dashed;
 }
 
-function withDashes(name: string): string {
+export function withDashes(this: void, name: string): string {
   return string.find(name, "_", 1, true)[0] === undefined ? name : string.gsub(name, "_", "-")[0];
 }
 
 function lineValue({ value }: Line): string {
   return withoutBlanks(ffi.string(value.data, value.len));
+}
+
+function nginxVariable(name: string): string {
+  return variables.known[name] ?? shared(variables, name, () => variableOf(name));
 }
 
 function variableOf(name: string): string {

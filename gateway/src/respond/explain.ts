@@ -5,7 +5,7 @@ import { never } from "../../../limiter/src/algorithms/decision.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { isBanEntry } from "../../../limiter/src/state/traffic.ts";
-import { readHeader } from "../request/request-headers.ts";
+import { clearHeader, readHeader } from "../request/request-headers.ts";
 import { stopwatchUs, wallSeconds } from "../runtime/stopwatch.ts";
 import { leaseKnownSinceUs } from "../stores/lease/leases.ts";
 import { refusalKnownSince } from "../stores/redis/refusal-cache.ts";
@@ -38,7 +38,7 @@ export function beginExplanation(secret: string): Explanation | undefined {
   const shown = readHeader(headerName);
   if (shown === undefined || shown === "") return undefined;
   // The upstream must not see the secret.
-  ngx.req.clear_header(headerName);
+  clearHeader(headerName);
   // Digests are compared, so that the time of the comparison reveals nothing about the secret.
   if (shown === false || ngx.sha1_bin(shown) !== ngx.sha1_bin(secret)) return undefined;
   return { beganAtSeconds: wallSeconds(), beganAtUs: stopwatchUs(), met: [] };

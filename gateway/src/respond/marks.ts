@@ -3,7 +3,7 @@
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { HeaderLine, OnLimit } from "../../../limiter/src/document/on-limit.ts";
-import { isAmong, readAllHeaders } from "../request/request-headers.ts";
+import { clearHeader, sentNames, withDashes } from "../request/request-headers.ts";
 
 const mostClearedUnseen = 8;
 
@@ -24,8 +24,7 @@ export function unsetMark({ policy }: CompiledPolicy, marks: Marks): void {
   if (policy.onLimit.action === "reject" || policy.mode !== "enforce") return;
   const mark = markOf(policy.onLimit);
   if (mark === undefined) return;
-  marks.unset ??= [];
-  marks.unset.push(mark.name);
+  unset(marks, mark);
 }
 
 /** Marks a request that passes over the limit. @returns false: the policy has no mark */
@@ -40,6 +39,8 @@ export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
 export function setLine(marks: Marks, mark: HeaderLine): void {
   marks.set ??= [];
   marks.set.push(mark);
+  // Of a policy in shadow mode that an override enforces, nothing has been unset. To set a line leaves those that have "_" for "-".
+  unset(marks, mark);
 }
 
 /** Returns whether the policy lets a request pass over the limit, with a mark. */
@@ -56,13 +57,21 @@ export function applyMarks({ unset, set }: Marks): void {
 /** nginx goes through all headers for each name, and a thousand policies may each have one. @param set replaces what came with its names */
 function clear(names: readonly string[], set: readonly HeaderLine[] | undefined): void {
   if (names[mostClearedUnseen] === undefined) {
-    for (const name of names) ngx.req.clear_header(name);
+    for (const name of names) clearHeader(name);
     return;
   }
-  const sent = readAllHeaders();
+  const isUnset = emptyTable<boolean>();
+  for (const name of names) isUnset[name] = true;
   const isSet = emptyTable<boolean>();
   if (set !== undefined) for (const { name } of set) isSet[name] = true;
-  for (const name of names) if (isSet[name] !== true && isAmong(sent, name)) ngx.req.clear_header(name);
+  for (const name of sentNames()) {
+    if (isSet[name] !== true && isUnset[withDashes(name)] === true) ngx.req.clear_header(name);
+  }
+}
+
+function unset(marks: Marks, { name }: HeaderLine): void {
+  marks.unset ??= [];
+  marks.unset.push(name);
 }
 
 function markOf(onLimit: OnLimit): HeaderLine | undefined {
