@@ -1,5 +1,5 @@
-// A client writes a path or a host so that the service behind nginx reads another one than nginx does: by ";x", "\", "//" at the beginning, or
-// dots. Shown with real services, which are asked directly first: a spelling that they do not take for the log-in proves nothing.
+// A client writes a path or a host so that the service behind nginx reads another one than nginx does: by ";x", "\", "//" at the beginning,
+// dots or a line end. Shown with real services, which are asked directly first: a spelling that they do not take for the log-in proves nothing.
 
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -85,6 +85,21 @@ function servlets(server: string): Service["start"] {
   };
 }
 
+const starlette: Service["start"] = async () => {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const program = await Program.start({
+    command: "/usr/bin/python3",
+    args: [join(import.meta.dirname, "../fixtures/servers/log-in/paths.py"), `${port}`],
+    readyWhen: () =>
+      send(url, "/login").then(
+        (answer) => answer.includes(reached),
+        () => false,
+      ),
+  });
+  return { url, stop: () => program.stop() };
+};
+
 const services: Readonly<Record<string, Service>> = {
   Tomcat: {
     start: servlets("Tomcat"),
@@ -124,6 +139,10 @@ const services: Readonly<Record<string, Service>> = {
     },
     spellings: ["/login/../x", "/login/x/..%2F..%2Fy", "/login/%2E./x", "/login/;/../../x"],
   },
+  "Starlette (FastAPI)": {
+    start: starlette,
+    spellings: ["/login%0a", "/login%0A?x", "/login/x%0a", "/login/../x"],
+  },
 };
 
 describe.each(Object.entries(services))("the log-in of %s", (_, { start, spellings }) => {
@@ -158,6 +177,7 @@ describe.each(Object.entries(services))("the log-in of %s", (_, { start, spellin
     const part = fc.constantFrom(
       ...["/", "/", "/", "/login", "/login/", "login", "x", ".", "..", "/..", "/.", ";", ";a", "//"],
       ...["\\", "#", "?", "%2e", "%2F", "%5c", "%3b", "%23"],
+      ...["%0a", "%0d%0a", "%09", "%1f", "%7f", "%20"],
     );
     const parts = fc.array(part, { maxLength: 4 }).map((some) => some.join(""));
     const targets = fc.tuple(parts, parts).map(([before, after]) => `/${before}/login${after}`);
@@ -263,6 +283,7 @@ describe("a path that servers read differently", () => {
     // Express, Fastify and Hono find segments before they decode them.
     ["/a%2Fb", "/a/b", "/a%2Fb"],
   ] as const;
+  const withControls = ["/login%0a", "/login%0D%0A", "/login%09", "/x%1Fy", "/x%7f"];
   const started = new AsyncDisposableStack();
   afterAll(() => started.disposeAsync());
   let upstream: string;
@@ -309,6 +330,36 @@ describe("a path that servers read differently", () => {
       overrides: [{ key: ["127.0.0.1"], mode: "enforce" }],
     });
     expect(await send(url, "/x/..;/login")).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  it("is refused with a control character if any policy names paths or counts by them", async () => {
+    const naming = await gatewayWith({ name: "login", match: { paths: ["/login"] }, limits });
+    const counting = await gatewayWith({ name: "each", key: ["path"], limits });
+    const neither = await gatewayWith(
+      { name: "all", limits },
+      { name: "shadow", mode: "shadow", match: { paths: ["/login"] }, key: ["path"], limits },
+    );
+    const refused = expect.stringMatching(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
+    for (const target of withControls) {
+      for (const url of [naming, counting]) expect([target, await send(url, target)]).toEqual([target, refused]);
+      expect(remainingIn(await send(neither, target))).toMatch(/^9999\d\d$/);
+    }
+    for (const url of [naming, counting]) expect(await send(url, "/%25%20%C3%A9?x=%0a")).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  it("is refused with a line end in an operator's own location, whose $ matches before it", async () => {
+    const gateway = await LoneGateway.start({
+      policies: [{ name: "login", match: { paths: ["/login"] }, limits }],
+      edit: (config) =>
+        config.replace(
+          /(listen [^;]*;)/,
+          `$1
+          location ~ ^/login$ { access_by_lua_block { sluice.access() } content_by_lua_block { ngx.print("${reached}") } }`,
+        ),
+    });
+    started.defer(() => gateway.stop());
+    expect(await send(gateway.url, "/login")).toContain(reached);
+    expect(await send(gateway.url, "/login%0a")).toMatch(/^HTTP\/1\.1 400 [\s\S]*"title":"Path ambiguous"/);
   });
 
   it("is refused if its segments are too many to be read", async () => {

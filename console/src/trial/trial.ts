@@ -20,7 +20,7 @@ import type { NetworkLists } from "@sluice/limiter/key/network-lists.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
 import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
-import { isAmbiguousPath, otherPaths, withoutParameters } from "@sluice/limiter/match/request-path.ts";
+import { concernsPaths, isAmbiguousPath, otherPaths, withoutParameters } from "@sluice/limiter/match/request-path.ts";
 import { zonesFor } from "../forecast/zone-transitions.ts";
 import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
 
@@ -92,7 +92,7 @@ export function tryPolicy(
   if (policy === undefined) return undefined;
   const { mode, overrides = [] } = policy;
   const guards = mode === "enforce" || (mode === "shadow" && overrides.some((one) => one.mode === "enforce"));
-  const ambiguous = guards ? ambiguousMatch(policy.match, request) : undefined;
+  const ambiguous = guards ? ambiguousMatch(policy, request) : undefined;
   if (ambiguous !== undefined) return { outcome: "denied", why: "key-ambiguous", what: ambiguous };
   const unmatched = whyUnmatched(policy, request);
   if (unmatched !== undefined) return unmatched;
@@ -100,9 +100,9 @@ export function tryPolicy(
 }
 
 /** Returns what servers read differently, so that a gateway refuses the request because of this policy, whichever policies it would meet. */
-function ambiguousMatch({ hosts, paths }: Policy["match"], { host, target }: MadeUpRequest): string | undefined {
+function ambiguousMatch({ match: { hosts, paths }, key }: Policy, { host, target }: MadeUpRequest): string | undefined {
   const isOfHost = hosts.length === 0 || hosts.some((pattern) => matchesHost(pattern, host));
-  if (paths.length > 0 && isOfHost && isAmbiguousPath(target)) {
+  if (concernsPaths(paths, key) && isOfHost && isAmbiguousPath(target)) {
     const meets = (path: string) => matchesAny(paths, path);
     const read = normalPath(target) ?? "";
     const others = otherPaths(target, read);

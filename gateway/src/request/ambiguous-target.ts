@@ -25,7 +25,7 @@ export function hasAmbiguousPath(index: PolicyIndex, host: string, path: string)
     has(target, "/.") ||
     has(target, "\\") ||
     string.byte(target, 2) === slash ||
-    (target !== path && (has(target, "%2") || has(target, "#")));
+    (target !== path && (has(target, "%") || has(target, "#")));
   if (!isOdd || !isAmbiguousPath(target)) return false;
   const [done, result] = pcall(mayMeetMore, index, host, path, target);
   if (done) return result as boolean;

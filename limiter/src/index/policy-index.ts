@@ -10,7 +10,7 @@ import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
 import type { CompiledPolicy } from "../compiled/compile.ts";
 import { type PathTest, passesTest } from "../match/path-pattern.ts";
-import { withoutParameters } from "../match/request-path.ts";
+import { concernsPaths, withoutParameters } from "../match/request-path.ts";
 import { addInOrder, inOrder, mergeInOrder, type Policies, removeInOrder } from "./evaluation-order.ts";
 import { addToTable, longestPrefix, type PathTable, pathTable, policiesAt, removeFromTable } from "./path-table.ts";
 
@@ -21,7 +21,7 @@ export interface PolicyIndex {
   needsPath: boolean;
   /** True: a policy that turns requests away names a host, so a request whose host servers read differently is refused. */
   guardsHosts: boolean;
-  /** True: such a policy names a path, so one whose path servers read differently is refused if that would have it meet more. */
+  /** True: such a policy names a path or counts by it, so one whose path servers read differently is refused if that would have it meet more. */
   guardsPaths: boolean;
   /** The candidates of every request, if neither host nor path is needed. */
   everywhere: Policies;
@@ -319,7 +319,7 @@ function count(index: PolicyIndex, policy: CompiledPolicy, change: number): void
   if (paths.length > 0) index.namingPaths += change;
   if (!guards(policy)) return;
   if (hosts.length > 0) index.guardingHosts += change;
-  if (paths.length > 0) index.guardingPaths += change;
+  if (concernsPaths(paths, policy.policy.key)) index.guardingPaths += change;
 }
 
 /** Returns whether it may turn requests away: in shadow mode, a policy does not, but an override or a ban of its app may. */

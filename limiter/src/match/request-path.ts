@@ -1,9 +1,12 @@
 // Finds what servers read of a request's path where nginx reads something else. nginx resolves dots and merges slashes; many servers do not. Servers
 // that read a URL as browsers do take "\" for "/", and what follows "//" for a host. Servlet containers drop parameters such as ";a=1" before they
-// resolve dots.
+// resolve dots. Starlette and all who end an expression with "$" take "/login" and a line end for "/login".
 
 import { hexDigit } from "../basics/hex-digit.ts";
+import type { KeyPart } from "../key/key-part.ts";
 
+/** What stands for any control character that is percent-encoded. */
+const control = 0;
 const numberSign = 35;
 const percent = 37;
 const dot = 46;
@@ -11,15 +14,21 @@ const slash = 47;
 const semicolon = 59;
 const questionMark = 63;
 const backslash = 92;
+const del = 127;
 
 /** More slashes than any service has in its paths. Whoever resolves a path goes through all of its segments. */
 const mostSegments = 500;
 /** In bytes, of all readings of one path together: no expression then reads more than in a path of 8 KB with parameters. */
 const mostRead = 16_384;
 
+/** Returns whether a policy names paths or counts by them. */
+export function concernsPaths(paths: readonly string[], key: readonly KeyPart[]): boolean {
+  return paths.length > 0 || key.some(({ source }) => source === "path");
+}
+
 /**
- * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", "%2F", or a segment of
- * one or two dots in any spelling. `otherPaths` has these paths. Parameters alone do not make it ambiguous: see `withoutParameters`.
+ * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", "%2F", a control character, or a
+ * segment of one or two dots in any spelling. `otherPaths` has these paths. Parameters alone do not make it ambiguous: see `withoutParameters`.
  *
  * @param target as the client has sent it, from the first slash of its path on, maybe with a query
  */
@@ -37,6 +46,7 @@ export function isAmbiguousPath(target: string): boolean {
       i += 2;
       if (code === slash) return true;
     }
+    if (isControl(code)) return true;
     if (code === slash || code === semicolon) {
       if (dots === 1 || dots === 2) return true;
       dots = code === semicolon ? -1 : 0;
@@ -47,13 +57,13 @@ export function isAmbiguousPath(target: string): boolean {
 
 /**
  * Returns the paths that servers read in an ambiguous target, beside the one that nginx reads, each once. Policies of each of them are to be
- * looked for. Undefined: they are too long, or the path has a "#", which no client sends.
+ * looked for. Undefined: they are too long, or the path has a "#" or a control character, which no client sends.
  *
  * @param target as for `isAmbiguousPath` @param read what nginx reads
  */
 export function otherPaths(target: string, read: string): readonly string[] | undefined {
   const written = pathOf(target);
-  if (written.includes("#") || hasManySegments(written)) return undefined;
+  if (written.includes("#") || hasControlOrManySegments(written)) return undefined;
   const slashed = written.split("\\").join("/");
   const hostless = withoutHost(slashed);
   const bare = written.split("/").map((segment) => segment.split(";", 1)[0] as string);
@@ -93,14 +103,19 @@ function pathOf(target: string): string {
   return target.split("?", 1)[0] as string;
 }
 
-function hasManySegments(written: string): boolean {
+function hasControlOrManySegments(written: string): boolean {
   let left = mostSegments;
   for (let i = 0; i < written.length && left > 0; i++) {
-    const code = written.charCodeAt(i);
-    const isSlash = code === percent && unescaped(written.charCodeAt(i + 1), written.charCodeAt(i + 2)) === slash;
-    if (code === slash || code === backslash || isSlash) left -= 1;
+    const first = written.charCodeAt(i);
+    const code = first === percent ? unescaped(written.charCodeAt(i + 1), written.charCodeAt(i + 2)) : first;
+    if (isControl(code)) return true;
+    if (code === slash || code === backslash) left -= 1;
   }
   return left === 0;
+}
+
+function isControl(code: number): boolean {
+  return code < 32 || code === del;
 }
 
 function has2f(written: string): boolean {
@@ -150,8 +165,9 @@ function joined(segments: readonly string[]): string {
   return last === "" && path !== "" ? `/${path}/` : `/${path}`;
 }
 
-/** Returns the characters that matter here: "%2e" is a dot, and "%2f" a slash. */
+/** Returns the characters that matter here: "%2e" is a dot, and "%2f" a slash; "%00" to "%1f" and "%7f" are control characters. */
 function unescaped(high: number, low: number): number {
+  if (high === 48 || high === 49 || (high === 55 && (low === 70 || low === 102))) return control;
   if (high !== 50) return percent;
   if (low === 69 || low === 101) return dot;
   return low === 70 || low === 102 ? slash : percent;

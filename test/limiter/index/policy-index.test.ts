@@ -18,6 +18,7 @@ interface Fields {
   readonly app?: string;
   readonly priority?: number;
   readonly mode?: string;
+  readonly key?: readonly string[];
   readonly hosts?: readonly string[];
   readonly paths?: readonly string[];
   readonly methods?: readonly string[];
@@ -33,9 +34,9 @@ interface Request {
 
 function compiled(
   name: string,
-  { app = "shop", priority = 0, mode = "enforce", ...match }: Fields = {},
+  { app = "shop", priority = 0, mode = "enforce", key = [], ...match }: Fields = {},
 ): CompiledPolicy {
-  return compilePolicy(app, policyNamed(name, { priority, mode, match }));
+  return compilePolicy(app, policyNamed(name, { priority, mode, key, match }));
 }
 
 const nameOf = ({ name }: CompiledPolicy) => name;
@@ -454,7 +455,8 @@ test("requests that servers read differently are turned away by policies that ar
     false,
   ]);
   expect(guards({ paths: ["/x"] })).toEqual([false, true]);
-  expect(guards({ hosts: ["x"] })).toEqual([true, false]);
+  expect(guards({ key: ["ip", "path"] })).toEqual([false, true]);
+  expect(guards({ hosts: ["x"], key: ["ip"] })).toEqual([true, false]);
   const index = indexPolicies([]);
   const policy = compiled("p", { hosts: ["x"], paths: ["/x"] });
   addToIndex(index, policy);

@@ -24,6 +24,7 @@ describe("servers read different paths in", () => {
       "/..?a",
       "/a/.%2F",
     ],
+    ...["/login%0a", "/login%0D%0A", "/a%00", "/%09/a", "/a%1F?x", "/a%7f", "/a%7Fb", "/%25%1a", "/a\tb", "/a\x7f"],
     ...["/%2f", "/a%2Fb", "/a;b/c%2Fd", "/a.%2fb", "/x#y", "/#", "/x#\\.."],
   ])("%s", (target) => expect(isAmbiguousPath(target)).toBe(true));
 });
@@ -31,7 +32,22 @@ describe("servers read different paths in", () => {
 describe("servers read one path in", () => {
   it.each([
     ...["/", "/a", "/a//b", "/a//", "/a.b", "/.a", "/a.", "/...", "/..a", "/a..", "/.%61", "/a;..", "/a;/b", "/;a/b"],
-    ...["/%252e", "/%5c", "/%23", "/%", "/%2", "/a?", "/a?/../b", "/a?b\\c#d", "/?//", ""],
+    ...[
+      "/%252e",
+      "/%5c",
+      "/%23",
+      "/%",
+      "/%2",
+      "/a?",
+      "/a?%0a",
+      "/a%20",
+      "/a%70%8a%a0%ff",
+      "/a%0",
+      "/a?/../b",
+      "/a?b\\c#d",
+      "/?//",
+      "",
+    ],
   ])("%s", (target) => expect(isAmbiguousPath(target)).toBe(false));
 });
 
@@ -57,6 +73,8 @@ describe("the other paths that servers read in an ambiguous target, each once an
 
   it.each([
     ["has a #", "/search/#a"],
+    ["has a line end", "/search/a%0a?b"],
+    ["has a control character", "/a/%7F"],
     ["has 500 slashes", `/login${"/".repeat(8_050)}./`],
     ["has 500 encoded slashes", `/login${"%2F".repeat(2_000)}`],
     ["has 500 backslashes", `/login${"\\".repeat(500)}`],
@@ -83,7 +101,7 @@ describe("servlet containers read, without parameters,", () => {
 });
 
 it("a target in which servers read one path leads URLs and nginx to the same one", () => {
-  const part = fc.constantFrom("/", "a", ".", "..", ";b", "\\", "#", "?", "%2e", "%2F", "%61", "%5c", "%3b");
+  const part = fc.constantFrom("/", "a", ".", "..", ";b", "\\", "#", "?", "%2e", "%2F", "%61", "%5c", "%3b", "%0a");
   fc.assert(
     fc.property(fc.array(part, { maxLength: 10 }), (parts) => {
       const target = `/${parts.join("")}`;
