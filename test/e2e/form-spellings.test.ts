@@ -1,12 +1,16 @@
-// A client writes the name of a field so that PHP or Rack reads the victim's account, and adds a new account for Sluice in front each
-// time. Shown with real services behind a real nginx; npm run spellings compares these and other servers with random requests.
+// A client writes the name of a field, or a whole body, so that the service reads the victim's account, and adds a new account for Sluice each
+// time. Shown with services behind a real nginx, most of them real; npm run spellings compares these and other servers with random requests.
 
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Program } from "../fixtures/servers/program.ts";
+import { bodyModels } from "../spellings/body-models.ts";
 
 const quota = 5;
 const attempts = 40;
@@ -217,3 +221,64 @@ describe("a form of Django, which leaves out blanks, behind nginx", () => {
     for (const blank of blanks) expect((await asked(gateway.url, "form", blank)).status).toBe(403);
   });
 });
+
+describe.each(Object.entries(bodyModels))(
+  "%s, which takes some forms for something else, behind nginx",
+  (name, read) => {
+    const json = (decoy: string) => JSON.stringify({ account: "victim", x: `&account=${decoy}&` });
+    const multipart = (decoy: string) =>
+      `&account=${decoy}&\r\n--b\r\nContent-Disposition: form-data; name="account"\r\n\r\nvictim\r\n--b--\r\n`;
+    const deceiving: Readonly<Record<string, readonly (readonly [string | undefined, (decoy: string) => string])[]>> = {
+      "Laravel (model)": [
+        [`${form}; a=/json`, json],
+        [`${form}; a=+json`, json],
+      ],
+      "formidable (model)": [
+        [`${form}; a=json`, json],
+        [`${form}; a=multipart; boundary=b`, multipart],
+      ],
+      "h3 (model)": [
+        [undefined, json],
+        ["Application/X-WWW-Form-URLEncoded", json],
+      ],
+    };
+    const service = createServer((request, response) => {
+      text(request).then((body) => {
+        const found = read(body, request.headers["content-type"] ?? "", "account");
+        response.end(`${found ?? "nobody"}`);
+      });
+    });
+    let gateway: LoneGateway;
+    let serviceUrl: string;
+    beforeAll(async () => {
+      await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+      serviceUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+      gateway = await LoneGateway.start({
+        policies: [counting("form", "form:account")],
+        env: { SLUICE_UPSTREAM: serviceUrl },
+      });
+    });
+    afterAll(async () => {
+      await gateway?.stop();
+      service.close();
+    });
+    const logIn = async (url: string, type: string | undefined, body: string) => {
+      const headers: Record<string, string> = type === undefined ? {} : { "content-type": type };
+      const { status, body: account } = await ask(`${url}/form`, { method: "POST", body, headers });
+      return status === 200 ? account : status;
+    };
+
+    it.each(deceiving[name] ?? [])("is not asked for a victim by the type %s", async (type, bodyWith) => {
+      expect(await logIn(serviceUrl, type, bodyWith("decoy"))).toBe("victim");
+      const answers: unknown[] = [];
+      for (let i = 0; i < attempts; i++) answers.push(await logIn(gateway.url, type, bodyWith(`body${i}`)));
+      expect(answers).toEqual(Array(attempts).fill(400));
+    });
+
+    it("gets the log-ins of honest clients", async () => {
+      const answers: unknown[] = [];
+      for (let i = 0; i <= quota; i++) answers.push(await logIn(gateway.url, form, "account=ann&password=x"));
+      expect(answers).toEqual([...Array<string>(quota).fill("ann"), 429]);
+    });
+  },
+);

@@ -16,7 +16,7 @@ import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Program } from "../fixtures/servers/program.ts";
 
 const quota = 5;
-const randomTargets = 600;
+const randomTargets = 1_200;
 /** As services answer at /login and beneath it, and nowhere else. */
 const reached = "LOGIN";
 
