@@ -82,6 +82,12 @@ beforeAll(async () => {
       counting("authorization", "header:authorization"),
       counting("jwt", "jwt:sub"),
       counting("cookie", "cookie:sid"),
+      counting("session", "cookie:.AspNetCore.Cookies"),
+      ...Array.from({ length: 8 }, (_, i) => ({
+        ...counting(`sessions-${i}`, "cookie:s"),
+        match: { paths: ["/sessions"] },
+      })),
+      ...thousand("many-sessions", "cookie:s%"),
       counting("query", "query:user"),
       counting("form", "form:user"),
       { ...counting("plan", "ip"), match: { paths: ["/plan"], headers: { "x-plan": ["free"] } } },
@@ -156,6 +162,52 @@ it.each([
   expect(await costOf(Array(20).fill(one))).toBeLessThan(mostUs);
 });
 
+/** Cookies, of which a line of nginx's may have 8 KB and four lines as many as nginx takes. */
+const cookieLines = (pairs: readonly string[]) => {
+  const lines: string[] = [];
+  for (const pair of pairs.slice(0, 985)) {
+    const line = lines.at(-1) ?? "";
+    if (lines.length === 0 || line.length + pair.length > 8_100) lines.push(`Cookie: ${pair}`);
+    else lines[lines.length - 1] = `${line};${pair}`;
+  }
+  return lines.slice(0, 4);
+};
+/** @returns a session in chunks, each of which says that it is in chunks, too */
+const inChunks = (name: string, chunks: number, inner: number) => [
+  `${name}=chunks-${chunks}`,
+  ...Array.from({ length: chunks }, (_, i) => [
+    `${name}C${i + 1}=${inner > 0 ? `chunks-${inner}` : "a"}`,
+    ...Array.from({ length: inner }, (_, j) => `${name}C${i + 1}C${j + 1}=a`),
+  ]).flat(),
+];
+const numbered = (begin: string, count: number) => Array.from({ length: count }, (_, i) => `${begin}${i}=a`);
+
+describe.each([
+  ["/session", ".AspNetCore.Cookies"],
+  ["/cookie", "sid"],
+  ["/form", "user"],
+  ["/sessions", "s"],
+])("%s: beside cookies whose names begin otherwise, those that belong to %s", (target, name) => {
+  const other = `${name.slice(0, -1)}~`;
+  it.each([
+    ["30 chunks of 30 each", inChunks(name, 30, 30)],
+    ["4 chunks of 200 each", inChunks(name, 4, 200)],
+    ["200 chunks of 3 each", inChunks(name, 200, 3)],
+    ["200 chunks", [...inChunks(name, 200, 0), ...numbered(`${name}D`, 780)]],
+    ["chunks with names in capitals", [`${name}=chunks-200`, ...numbered(`${name.toUpperCase()}C%3`, 900)]],
+    ["parts", numbered(`${name}_`, 985)],
+    ["parts of another kind", numbered(`${name}.`, 985)],
+    ["names without =", [`${name}=a`, ...Array(984).fill(`${name}x`)]],
+    ["blanks before =", [`${name}=a`, ...Array(984).fill(`${name}x${"\t".repeat(10)}=`)]],
+  ])("cost no more than three times as much: %s", async (_, pairs) => {
+    const ordinary = request(target, cookieLines(pairs.map((pair) => other + pair.slice(other.length))));
+    const one = request(target, cookieLines(pairs));
+    await costOf([one, ordinary]);
+    const mostUsOfOrdinary = 3 * (await costOf(Array(20).fill(ordinary)));
+    expect(await costOf(Array(20).fill(one))).toBeLessThan(mostUsOfOrdinary + mostUs);
+  });
+});
+
 /** These names differ where LuaJIT's hash of long texts does not look. */
 const alike = (i: number) => `${"a".repeat(110)}${`${i}`.padStart(8, "0")}${"b".repeat(22)}`;
 it.each([
@@ -218,6 +270,10 @@ it.each([
     request("/many-cookies", Array(4).fill(`Cookie: ${filled(3_500, "[[[[[=;")}`)),
   ],
   ["looks for a cookie whose name is everywhere", request("/many-cookies", cookies("u"))],
+  [
+    "looks for a session of its own in chunks",
+    request("/many-sessions", cookieLines(Array.from({ length: 40 }, (_, i) => inChunks(`s${i}`, 23, 0)).flat())),
+  ],
   ["counts by a header that comes beside 985 others", request("/one-header", ["X-User: a, b", ...others])],
   [
     "is met by a header that comes twice beside 985 others",

@@ -133,3 +133,49 @@ describe("one JSON Web Token behind a scheme", () => {
     expect(got).toBe(quota);
   });
 });
+
+describe("a session in a cookie", () => {
+  const session = "djIuWDI5aGRYUm9NbDl3Y205NGVTMHdNVEl6|1764270000|c2lnbmF0dXJlLW9mLXRoaXMtc2Vzc2lvbg==";
+  let gateway: LoneGateway;
+  beforeAll(async () => {
+    const limits = [{ algorithm: "fixed-window", quota, window: "366d" }];
+    const policies = [
+      { name: "parts", match: { paths: ["/parts"] }, key: ["cookie:_oauth2_proxy"], limits },
+      { name: "servlets", match: { paths: ["/servlets", "/servlets/*"] }, key: ["cookie:JSESSIONID"], limits },
+    ];
+    gateway = await LoneGateway.start({ policies });
+  });
+  afterAll(() => gateway?.stop());
+
+  /** nginx serves nothing, so what is not refused is answered 404. */
+  const statusOf = async (target: string, cookie?: string) =>
+    (await ask(gateway.url + target, { headers: cookie === undefined ? {} : { cookie } })).status;
+
+  it("has one counter, wherever a client cuts it into those that oauth2-proxy joins", async () => {
+    let got = 0;
+    for (let i = 0; i < attempts; i++) {
+      const cookie = `_oauth2_proxy_0=${session.slice(0, 10 + i)}; _oauth2_proxy_1=${session.slice(10 + i)}`;
+      if ((await statusOf("/parts", cookie)) === 404) got += 1;
+    }
+    expect(got).toBe(quota);
+    expect(await statusOf("/parts", `_oauth2_proxy=${session}`)).toBe(429);
+  });
+
+  it.each([
+    "/servlets;jsessionid=1A",
+    "/servlets;JSESSIONID=1A",
+    "/servlets;a=b;jsessionid=1A?x=1",
+    "/servlets;jsession%69d=1A",
+  ])("that Tomcat and Jetty take from the path is not absent: %s", async (target) => {
+    expect(await statusOf(target)).toBe(400);
+    expect(await statusOf(target, "JSESSIONID=")).toBe(400);
+    expect(await statusOf(target, "JSESSIONID=2B")).toBe(404);
+  });
+
+  it.each(["/servlets;x=1", "/servlets;xjsessionid=1A", "/servlets?a;jsessionid=1A", "/servlets/jsessionid=1A"])(
+    "is absent if there is no such parameter of the path: %s",
+    async (target) => {
+      for (let i = 0; i <= quota; i++) expect(await statusOf(target)).toBe(404);
+    },
+  );
+});

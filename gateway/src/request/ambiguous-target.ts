@@ -1,5 +1,5 @@
 // Finds requests whose path or host the servers behind nginx may read otherwise than nginx and policies do. Nearly all requests have none of the
-// characters that this takes, and pay for looking for them alone.
+// characters that this takes, and pay for looking for them alone. Finds parameters of the path, too.
 
 import { meetsMore, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
 import { isAmbiguousHost } from "../../../limiter/src/match/request-host.ts";
@@ -53,6 +53,15 @@ export function hasAmbiguousHost(host: string): boolean {
   knownHosts.set(written, host);
   knownCount += 1;
   return false;
+}
+
+/** Returns whether the path has a parameter of this name, in any case: `;NAME=`. */
+export function hasPathParameter(name: string): boolean {
+  const target = ngx.var["request_uri"] ?? "";
+  if (!has(target, ";")) return false;
+  const [path] = string.match(target, "^[^?]*");
+  // Undertow decodes names.
+  return has(ngx.unescape_uri(path as string).toLowerCase(), `;${name.toLowerCase()}=`);
 }
 
 function has(target: string, text: string): boolean {

@@ -11,7 +11,7 @@ import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
 import { withoutParameters } from "../../../limiter/src/match/request-path.ts";
 import { cjson } from "../runtime/lua-modules.ts";
-import { hasAmbiguousHost } from "./ambiguous-target.ts";
+import { hasAmbiguousHost, hasPathParameter } from "./ambiguous-target.ts";
 import { requestArguments } from "./arguments.ts";
 import { type Fields, formValue, readFields, readFormBody, valueAmong } from "./form-value.ts";
 import {
@@ -252,7 +252,7 @@ function readPart(part: KeyPart): Reading {
     return part.name === "authorization"
       ? credentialOf(readHeader("authorization"))
       : single(readHeader(part.name), part.name);
-  if (source === "cookie") return single(cookieValue(ngx.var["http_cookie"] ?? "", part.name), part.name);
+  if (source === "cookie") return single(readCookie(part.name), part.name);
   if (source === "query") return single(readArgument(part.name), part.name);
   if (source === "jwt") return claimOf(readHeader("authorization"), part.name);
   if (source === "form") return single(formValue(part.name), part.name);
@@ -261,6 +261,12 @@ function readPart(part: KeyPart): Reading {
   if (source === "path") return withoutParameters(ngx.var["uri"] ?? "");
   if (source === "host") return readHost();
   return ngx.req.get_method();
+}
+
+/** Tomcat and Jetty take a session from the path if there is no cookie: `/work;jsessionid=ID`. */
+function readCookie(name: string): Reading {
+  const value = cookieValue(ngx.var["http_cookie"] ?? "", name);
+  return (value === undefined || value === "") && hasPathParameter(name) ? false : value;
 }
 
 function readHost(): Reading {

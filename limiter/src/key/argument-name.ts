@@ -56,6 +56,18 @@ export function beginsOtherwise(text: string, start: number, name: string): bool
   return isLetter(code) && !isTakenFor(code, name.charCodeAt(0));
 }
 
+/** Returns where a name goes on that begins with another one, in any case, percent-encoded or not; -1: it begins otherwise. */
+export function afterBeginning(text: string, start: number, end: number, beginning: string): number {
+  let at = start;
+  for (let i = 0; i < beginning.length; i++) {
+    const code = characterAt(text, at, end);
+    const wanted = beginning.charCodeAt(i);
+    if (code !== wanted && !(isLetter(code) && isLetter(wanted) && code % 32 === wanted % 32)) return -1;
+    at += widthAt(text, at, end);
+  }
+  return at;
+}
+
 /** Compares behind what some servers drop before a name. */
 function compareLater(text: string, start: number, end: number, name: string): number {
   let at = start;

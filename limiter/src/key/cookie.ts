@@ -4,8 +4,9 @@
 
 import { isDigit } from "../basics/digit.ts";
 import { hexDigit } from "../basics/hex-digit.ts";
-import { beginsOtherwise, compareName, otherName, sameName } from "./argument-name.ts";
-import { beginsLikeJwt, countDots } from "./base64.ts";
+import { afterBeginning, beginsOtherwise, compareName, otherName, sameName } from "./argument-name.ts";
+import { countDots } from "./base64.ts";
+import { withoutBlanks } from "./blanks.ts";
 import type { Reading } from "./key-part.ts";
 import { percentDecoded } from "./percent-encoding.ts";
 
@@ -14,26 +15,53 @@ const space = 32;
 const quote = 34;
 const percent = 37;
 const plus = 43;
+const hyphen = 45;
 const dot = 46;
+const digit0 = 48;
+const colon = 58;
 const semicolon = 59;
 const equals = 61;
+const letterC = 67;
 const backslash = 92;
+const underscore = 95;
 
 type ReadText = (this: void, written: string) => string | false;
 
 /** Browsers send fewer than 200 to a host. In more than these, a name is not looked for, nor at more places in them. */
 const mostCookies = 1000;
-
 /**
  * Returns the value without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others
  * remove them. A percent-encoded blank becomes "+", because Rack reads both as a blank. The table of docs/policies.md has the
- * spellings and how servers read them.
+ * spellings and how servers read them. If services join the value from several cookies, it is what they join.
  *
  * @param cookies the lines, joined by ";", one character below 256 for each byte, as in Lua
- * @param read reads the text of a value instead
  * @returns undefined: no such cookie. false: servers differ on its value
  */
-export function cookieValue(cookies: string, name: string, read: ReadText = canonical): Reading {
+export function cookieValue(cookies: string, name: string): Reading {
+  const value = valueOfOne(cookies, name, canonical);
+  if (value === false) return false;
+  const first = cookies.indexOf(name);
+  const isAbsent = value === undefined || value === "";
+  // Most requests have the name once, or not at all.
+  if (first < 0 || (!isAbsent && cookies.indexOf(name, first + 1) < 0)) return value;
+  const others = continuations(cookies, name);
+  if (others === undefined) return false;
+  if (isAbsent) return joinedWithoutOne(others, name) ?? value;
+  if (value.startsWith(chunked)) return joinedChunks(cookies, name, value, others);
+  for (const { separator } of others) {
+    // Auth.js joins all of these. mod_auth_openidc takes the parts then, and Pomerium if there is "%" before the first one.
+    if (separator === "." || separator === partCount) return false;
+    if (separator === "_" && value.charCodeAt(0) === percent) return false;
+  }
+  return isTokenInParts(value, others) ? false : value;
+}
+
+/**
+ * Returns the value of the cookie of this name alone.
+ *
+ * @param read reads the text of a value
+ */
+export function valueOfOne(cookies: string, name: string, read: ReadText): Reading {
   let value: string | undefined;
   let at = cookies.indexOf(name);
   for (let places = 0; at >= 0; places++) {
@@ -45,32 +73,164 @@ export function cookieValue(cookies: string, name: string, read: ReadText = cano
     if (found !== undefined) value = found;
     at = cookies.indexOf(name, at + 1);
   }
-  if (hasSimilarName(cookies, name) || isSplitAtCommas(cookies)) return false;
-  if (value === undefined) return undefined;
-  if (value.startsWith(chunked)) return joinedChunks(cookies, name, value);
-  return isContinued(cookies, name, value) ? false : value;
+  return hasSimilarName(cookies, name, isSimilarAt) || isSplitAtCommas(cookies) ? false : value;
 }
 
-/** What ASP.NET Core stores in a cookie that was too long, before the number of the cookies NAMEC1, NAMEC2, … that have its parts. */
-const chunked = "chunks-";
-/** Browsers send fewer than 200 cookies to a host. */
-const mostChunks = 200;
+/** A cookie whose name goes on behind the name that is looked for. */
+interface Continuation {
+  /** What is between the name and the number of a part; "" if no number ends its name. */
+  readonly separator: string;
+  /** -1 if no service writes it so, or so many. */
+  readonly number: number;
+  readonly written: string;
+  /** Whether all servers find its name: no blank is beside it but spaces before it. */
+  readonly isPlain: boolean;
+}
 
-/** Returns what ASP.NET Core joins: one of a session's texts, whether it comes in chunks or not. It reads the number with zeros before it, too. */
-function joinedChunks(cookies: string, name: string, value: string): Reading {
-  const digits = value.slice(chunked.length);
-  const count = Number(digits);
-  if (!(count >= 1 && count <= mostChunks) || `${count}` !== digits)
-    return isDigit(digits.charCodeAt(0)) ? false : value;
-  let joined = "";
-  for (let i = 1; i <= count; i++) {
-    const chunk = cookieValue(cookies, `${name}C${i}`);
-    if (chunk === false) return false;
-    // ASP.NET Core takes the value as it is.
-    if (chunk === undefined || chunk === "") return value;
-    joined += chunk;
+/** What is before the number of a part: of Auth.js and Supabase; of oauth2-proxy and mod_auth_openidc; of Auth0. */
+const separators = [".", "_", "__"];
+/** In NAMEC1, NAMEC2, … ASP.NET stores a cookie that was too long. */
+const chunkSeparator = "C";
+/** The cookie in which mod_auth_openidc stores how many parts there are. */
+const partCount = "_chunks";
+/** Browsers send fewer cookies to a host. */
+const mostParts = 200;
+
+/** @returns undefined: there are more than anybody has */
+function continuations(cookies: string, name: string): Continuation[] | undefined {
+  const found: Continuation[] = [];
+  // It is looked for again only when it has been passed.
+  let equalsAt = -1;
+  for (let at = cookies.indexOf(name); at >= 0; at = cookies.indexOf(name, at + 1)) {
+    let isPlain = true;
+    let before = at - 1;
+    while (before >= 0 && isBlank(cookies.charCodeAt(before))) {
+      if (cookies.charCodeAt(before) !== space) isPlain = false;
+      before -= 1;
+    }
+    if (before >= 0 && cookies.charCodeAt(before) !== semicolon) continue;
+    const start = at + name.length;
+    if (equalsAt < start) equalsAt = cookies.indexOf("=", start);
+    if (equalsAt < 0) return found;
+    const semicolonAt = cookies.indexOf(";", at);
+    const end = semicolonAt < 0 ? cookies.length : semicolonAt;
+    if (equalsAt >= end) continue;
+    let endOfName = equalsAt;
+    while (endOfName > start && isBlank(cookies.charCodeAt(endOfName - 1))) endOfName -= 1;
+    if (endOfName === start) continue;
+    if (found.length === mostParts) return undefined;
+    const separator = separatorAt(cookies, start, endOfName);
+    found.push({
+      separator,
+      number: numberAt(cookies, start + separator.length, endOfName),
+      written: cookies.slice(equalsAt + 1, end),
+      isPlain: isPlain && endOfName === equalsAt,
+    });
   }
-  return joined;
+  return found;
+}
+
+/** @returns partCount, too */
+function separatorAt(cookies: string, start: number, end: number): string {
+  const code = cookies.charCodeAt(start);
+  if (code !== dot && code !== underscore && code !== letterC) return "";
+  const isDouble = code === underscore && cookies.charCodeAt(start + 1) === underscore;
+  let at = start + (isDouble ? 2 : 1);
+  while (at < end && isDigit(cookies.charCodeAt(at))) at += 1;
+  if (at < end) return cookies.slice(start, Math.min(end, start + partCount.length + 1)) === partCount ? partCount : "";
+  if (!isDigit(cookies.charCodeAt(end - 1))) return "";
+  if (code === letterC) return chunkSeparator;
+  return code === dot ? "." : isDouble ? "__" : "_";
+}
+
+function numberAt(cookies: string, start: number, end: number): number {
+  const first = cookies.charCodeAt(start);
+  if (start >= end || end > start + 3 || (first === digit0 && end > start + 1)) return -1;
+  let number = 0;
+  for (let at = start; at < end; at++) {
+    const code = cookies.charCodeAt(at);
+    if (!isDigit(code)) return -1;
+    number = 10 * number + code - digit0;
+  }
+  return number;
+}
+
+/** Every name of Auth.js' own for the cookie of a session ends so. */
+const nameOfAuthJs = "session-token";
+
+/** Returns what services join if there is no cookie of the name itself. */
+function joinedWithoutOne(others: readonly Continuation[], name: string): Reading {
+  let joined: string | undefined;
+  let joinedBy = "";
+  for (const separator of separators) {
+    const text = joinedParts(others, separator, 0);
+    if (text === undefined) continue;
+    if (text === false || joined !== undefined) return false;
+    joined = text;
+    joinedBy = separator;
+  }
+  if (joined === undefined) return name.endsWith(nameOfAuthJs) && isTokenInParts("", others) ? false : undefined;
+  const more = others.filter(({ separator }) => separator !== joinedBy && separator !== partCount);
+  const count = others.length - more.length;
+  for (const { separator, written } of others) {
+    if (separator === partCount && written !== `${count - 1}`) return false;
+  }
+  return isTokenInParts(joined, more) ? false : joined;
+}
+
+/**
+ * Joins the parts in the order of their numbers. No server drops one of them or ends at one: a client could have a session counted with whatever
+ * it writes behind it.
+ *
+ * @param first the number of the first part @param count how many there are; undefined: as many as come
+ * @returns undefined: there are none, or fewer. false: servers do not join the same
+ */
+function joinedParts(others: readonly Continuation[], by: string, first: number, count?: number): Reading {
+  const parts: string[] = [];
+  let found = 0;
+  let isBegun = count !== undefined;
+  let isOdd = false;
+  for (const { separator, number, written, isPlain } of others) {
+    const index = number - first;
+    if (separator !== by || (count !== undefined && index >= count)) continue;
+    // Auth.js begins with any number. For others, what has a number may be anything if no part is the first.
+    if (index === 0 || by === ".") isBegun = true;
+    const text = isPlain && index >= 0 && index < mostParts ? partText(written) : false;
+    if (text === false || text === "" || parts[index] !== undefined) {
+      isOdd = true;
+    } else {
+      parts[index] = text;
+      found += 1;
+    }
+  }
+  if (!isBegun) return undefined;
+  if (isOdd) return false;
+  for (let i = 0; i < (count ?? found); i++) {
+    if (parts[i] === undefined) return count === undefined ? false : undefined;
+  }
+  return withoutEnds(parts.join(""), isDecodedEnd);
+}
+
+/** @returns false if some server does not find the cookie, or changes what is in it */
+function partText(written: string): string | false {
+  const bare = withoutEnds(written, isSpace);
+  const plain = readable(bare);
+  if (plain === bare) return bare.includes("%") ? false : bare;
+  return plain === false || isCutBySome(plain) ? false : plain;
+}
+
+/** What ASP.NET stores in the cookie itself then, before "-" (Core) or ":" and how many the others are. */
+const chunked = "chunks";
+
+/** Returns what ASP.NET joins: one of a session's texts, whether it comes in chunks or not. It reads the number with zeros before it, too. */
+function joinedChunks(cookies: string, name: string, value: string, others: readonly Continuation[]): Reading {
+  const separator = value.charCodeAt(chunked.length);
+  const digits = value.slice(chunked.length + 1);
+  if ((separator !== hyphen && separator !== colon) || !isDigit(digits.charCodeAt(0))) return value;
+  const count = Number(digits);
+  if (!(count >= 1 && count <= mostParts) || `${count}` !== digits) return false;
+  if (hasSimilarName(cookies, `${name}${chunkSeparator}`, isSimilarChunkAt)) return false;
+  return joinedParts(others, chunkSeparator, 1, count) ?? value;
 }
 
 /** An encrypted token has so many (RFC 7516); one that is only signed has two. */
@@ -79,45 +239,27 @@ const dotsOfJwe = 4;
 const leastJweBytes = 60;
 
 /**
- * Auth.js puts an encrypted token that is too long for one cookie in others, whose names have a number behind ".", and joins all cookies whose names
- * begin with the session's, in an order that the names tell. Returns whether others continue this one.
+ * Auth.js joins all cookies whose names begin with the session's, in an order that the names tell. Returns whether they are together a token as it
+ * makes them: encrypted directly, so that there is nothing between two of its dots.
  */
-function isContinued(cookies: string, name: string, value: string): boolean {
+function isTokenInParts(value: string, others: readonly Continuation[]): boolean {
   let dots = countDots(value);
   let bytes = value.length;
+  let isDirect = value.includes("..");
+  let begins = value.startsWith(".");
+  let ends = value.endsWith(".");
   let isOther = false;
-  let areTokens = isSigned(value);
-  for (let at = cookies.indexOf(name); at >= 0; at = cookies.indexOf(name, at + 1)) {
-    let before = at - 1;
-    while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
-    if (before >= 0 && cookies.charCodeAt(before) !== semicolon) continue;
-    const semicolonAt = cookies.indexOf(";", at);
-    const end = semicolonAt < 0 ? cookies.length : semicolonAt;
-    const equalsAt = cookies.indexOf("=", at + name.length);
-    if (equalsAt < 0 || equalsAt >= end) continue;
-    let endOfName = equalsAt;
-    while (isBlank(cookies.charCodeAt(endOfName - 1))) endOfName -= 1;
-    if (endOfName === at + name.length) continue;
-    if (isNumbered(cookies, at + name.length, endOfName)) return true;
-    const written = cookies.slice(equalsAt + 1, end);
-    const other = decoded(written) || written;
+  for (const { written } of others) {
+    const text = withoutEnds(decoded(written) || written, isEnd);
+    if (text === "") continue;
     isOther = true;
-    dots += countDots(other);
-    bytes += other.length;
-    if (!isSigned(other)) areTokens = false;
+    dots += countDots(text);
+    bytes += text.length;
+    if (text.includes("..")) isDirect = true;
+    if (text.startsWith(".")) begins = true;
+    if (text.endsWith(".")) ends = true;
   }
-  return isOther && dots === dotsOfJwe && bytes >= leastJweBytes && !areTokens;
-}
-
-function isNumbered(cookies: string, start: number, end: number): boolean {
-  if (cookies.charCodeAt(start) !== dot || end === start + 1) return false;
-  for (let at = start + 1; at < end; at++) if (!isDigit(cookies.charCodeAt(at))) return false;
-  return true;
-}
-
-/** Returns whether it is a whole token that is signed: nobody joins two of these. */
-function isSigned(text: string): boolean {
-  return beginsLikeJwt(text) && countDots(text) === 2;
+  return isOther && dots === dotsOfJwe && bytes >= leastJweBytes && (isDirect || (begins && ends));
 }
 
 /** Tomcat reads a line that says so by RFC 2109, where "," separates cookies. */
@@ -125,15 +267,17 @@ function isSplitAtCommas(cookies: string): boolean {
   return cookies.includes("$Version") && cookies.includes(",");
 }
 
+type IsSimilar = (this: void, cookies: string, start: number, end: number, name: string) => boolean;
+
 /** Returns whether some server takes the name of another cookie for this one, or there are too many cookies. */
-function hasSimilarName(cookies: string, name: string): boolean {
+function hasSimilarName(cookies: string, name: string, isSimilar: IsSimilar): boolean {
   let start = 0;
   let end = 0;
   for (let count = 0; end >= 0; count++) {
     if (count === mostCookies) return true;
     while (isBlank(cookies.charCodeAt(start))) start += 1;
     end = cookies.indexOf(";", start);
-    if (!beginsOtherwise(cookies, start, name) && isSimilarAt(cookies, start, end < 0 ? cookies.length : end, name)) {
+    if (!beginsOtherwise(cookies, start, name) && isSimilar(cookies, start, end < 0 ? cookies.length : end, name)) {
       return true;
     }
     start = end + 1;
@@ -149,6 +293,14 @@ function isSimilarAt(cookies: string, start: number, end: number, name: string):
   const likeness = compareName(cookies, start, endOfName, name);
   // Names of cookies are not encoded; some servers have decoded them all the same.
   return likeness !== otherName && (likeness !== sameName || endOfName - start !== name.length);
+}
+
+/** ASP.NET ignores case, and Core has decoded names. @param name without the number of the chunk */
+function isSimilarChunkAt(cookies: string, start: number, end: number, name: string): boolean {
+  const at = afterBeginning(cookies, start, end, name);
+  if (at < 0) return false;
+  const code = cookies.charCodeAt(at);
+  return code === percent || (isDigit(code) && cookies.slice(start, at) !== name);
 }
 
 /** @returns undefined if the text at this place is not the name of a cookie */
@@ -175,14 +327,29 @@ function valueAt(cookies: string, name: string, at: number, read: ReadText): Rea
 
 function canonical(written: string): string | false {
   const bare = withoutEnds(written, isEnd);
+  const plain = readable(bare);
+  if (plain === false) return false;
+  const text = withoutEnds(plain, isDecodedEnd);
+  return plain !== bare && isCutBySome(text) ? false : text;
+}
+
+/** Returns whether services that decode a value may lose a part of it: at control characters, and as blanks around it. */
+function isCutBySome(plain: string): boolean {
+  for (let i = 0; i < plain.length; i++) {
+    const code = plain.charCodeAt(i);
+    if (code < space || code === 127) return true;
+  }
+  return withoutBlanks(plain) !== plain;
+}
+
+function readable(bare: string): string | false {
   let hasPercent = false;
   for (let i = 0; i < bare.length; i++) {
     const code = bare.charCodeAt(i);
     if (code <= space || code > 126 || code === quote || code === backslash) return false;
     if (code === percent) hasPercent = true;
   }
-  const plain = hasPercent ? decoded(bare) : bare;
-  return plain === false ? false : withoutEnds(plain, isDecodedEnd);
+  return hasPercent ? decoded(bare) : bare;
 }
 
 /** If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the rest. */
@@ -206,6 +373,10 @@ function withoutEnds(text: string, isDropped: (this: void, code: number) => bool
   while (start < end && isDropped(text.charCodeAt(start))) start += 1;
   while (end > start && isDropped(text.charCodeAt(end - 1))) end -= 1;
   return start === 0 && end === text.length ? text : text.slice(start, end);
+}
+
+function isSpace(code: number): boolean {
+  return code === space;
 }
 
 function isEnd(code: number): boolean {

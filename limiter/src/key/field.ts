@@ -3,7 +3,7 @@
 
 import { argumentText, type ReadUsual, wholeArgument } from "./argument.ts";
 import { withoutBlanks } from "./blanks.ts";
-import { cookieValue } from "./cookie.ts";
+import { valueOfOne } from "./cookie.ts";
 import { beginsLikeJson } from "./form-type.ts";
 import type { Reading } from "./key-part.ts";
 
@@ -26,7 +26,7 @@ export function fieldValue(
   if (field === false) return false;
   const argument = wholeArgument(query, name, readUsual);
   if (argument === false || isOther(argument, field)) return false;
-  const cookie = cookies === "" ? undefined : cookieValue(cookies, name, cookieText);
+  const cookie = cookies === "" ? undefined : valueOfOne(cookies, name, cookieText);
   const value = field ?? argument;
   if (cookie === false || isOther(cookie, value)) return false;
   const found = value ?? cookie;

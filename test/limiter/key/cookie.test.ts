@@ -1,6 +1,6 @@
 // docs/policies.md has a table of how cookies are read, which test/docs plays. Here is what the table has no room for.
 
-import { expect, test } from "vitest";
+import { describe, expect, it, test } from "vitest";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 
 test("a cookie that others continue, whose names have a number behind it, is not known by itself", () => {
@@ -8,7 +8,66 @@ test("a cookie that others continue, whose names have a number behind it, is not
     expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
   for (const cookies of ["sid=a; sid.x=b", "sid=a; xsid.0=b", "sid=a; x=sid.0=b", "sid=a; sid.0", "sid=a; sid.=b"])
     expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, "a"]);
-  expect(cookieValue("sid.0=a; sid.1=b", "sid")).toBeUndefined();
+});
+
+const parts = (separator: string, texts: readonly string[]) => texts.map((text, i) => `sid${separator}${i}=${text}`);
+
+describe.each([".", "_", "__"])("a session in cookies whose names have a number behind %s", (separator) => {
+  const of = (...texts: string[]) => parts(separator, texts).join("; ");
+
+  it("is what they are joined to in the order of their numbers, wherever it is cut", () => {
+    const session = "djIuWDI5aGR+YUm9==|1764270000|c2ln+bmF0dXJl";
+    for (let cut = 1; cut < session.length; cut++) {
+      const texts = [session.slice(0, cut), session.slice(cut)];
+      expect(cookieValue(of(...texts), "sid")).toBe(session);
+      expect(cookieValue(parts(separator, texts).reverse().join(";"), "sid")).toBe(session);
+    }
+    expect(cookieValue(of(session), "sid")).toBe(session);
+    expect(cookieValue(`sid=; ${of(session)}`, "sid")).toBe(session);
+    expect(cookieValue(of(..."abcdefghijkl"), "sid")).toBe("abcdefghijkl");
+    expect(cookieValue(of("a%7C", "%20b"), "sid")).toBe("a|+b");
+    expect(cookieValue(`sid=a%7C%20b`, "sid")).toBe("a|+b");
+  });
+
+  it("is ambiguous if services join different parts", () => {
+    const more = (text: string) => `${of("a", "b")}; sid${separator}${text}`;
+    const odd = ["3=c", "1=c", "1=b", "2=", "2 =c", "2\t=c", '2="c"', '2=c"', "2=\tc", "2=%zz", "2=%", "02=c", "200=c"];
+    for (const text of odd) expect([text, cookieValue(more(text), "sid")]).toEqual([text, false]);
+    expect(cookieValue(`${of("a", "b")};\tsid${separator}2=c`, "sid")).toBe(false);
+    expect(cookieValue(more("2=c"), "sid")).toBe("abc");
+    expect(cookieValue(`${of("a", "b")}; sid-0=c; sids=d; sid${separator}x=e; sid${separator}1x=f`, "sid")).toBe("ab");
+  });
+});
+
+test("a session has 200 parts at most, and no more cookies whose names begin with its own are looked at", () => {
+  const texts = Array(200).fill("a");
+  expect(cookieValue(parts("_", texts).join(";"), "sid")).toBe(texts.join(""));
+  expect(cookieValue([...parts("_", texts), "sidx=b"].join(";"), "sid")).toBe(false);
+  expect(cookieValue(["sid=a", ...parts("x", [...texts, "b"])].join(";"), "sid")).toBe(false);
+});
+
+test("a session in parts that different services join is ambiguous", () => {
+  expect(cookieValue("sid.0=a; sid_0=b", "sid")).toBe(false);
+  expect(cookieValue("sid_0=a; sid__0=b", "sid")).toBe(false);
+});
+
+test("a cookie whose name has a number behind it is no part of a session if no part is the first, but of Auth.js'", () => {
+  for (const cookies of ["sid_1=a", "sid_2024=a; sid_2025=b", "sid__1=a", "sid_01=a", "xsid_0=a", "sid-0=a", "sid0=a"])
+    expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, undefined]);
+  expect(cookieValue("sid.1=a", "sid")).toBe(false);
+});
+
+test("parts beside the session's own cookie are left over, but where a service takes them first", () => {
+  expect(cookieValue("sid=a; sid_0=b; sid_1=c", "sid")).toBe("a");
+  for (const cookies of ["sid=a; sid_0=b; sid_chunks=1", "sid=%a; sid_1=b"])
+    expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
+});
+
+test("a session of mod_auth_openidc has as many parts as it says", () => {
+  expect(cookieValue("sid_chunks=2; sid_0=a; sid_1=b", "sid")).toBe("ab");
+  for (const number of ["1", "3", "02", "+2", "2%20", ""])
+    expect([number, cookieValue(`sid_chunks=${number}; sid_0=a; sid_1=b`, "sid")]).toEqual([number, false]);
+  expect(cookieValue("sid_chunks=2", "sid")).toBeUndefined();
 });
 
 const jwe = "eyJhbGciOiJkaXIifQ..c2l4dGVlbi1ieXRlcw.aGVsbG8gd29ybGQgaGVsbG8gd29ybGQ.dGFnLW9mLXNpeHRlZW4";
@@ -24,6 +83,17 @@ test("an encrypted token in several cookies, whose names begin with its own, is 
   }
   const encoded = `sid=${jwe.slice(0, 20)}; sidx=${jwe.slice(20).replaceAll(".", "%2E")}`;
   expect(cookieValue(encoded, "sid")).toBe(false);
+});
+
+test("an encrypted token in cookies that only Auth.js takes for its own is not absent", () => {
+  const name = "__Secure-authjs.session-token";
+  for (const cookies of [`${name}x=${jwe}`, `${name}-a=${jwe.slice(0, 30)}; ${name}-b=${jwe.slice(30)}`])
+    expect([cookies, cookieValue(cookies, name)]).toEqual([cookies, false]);
+  expect(cookieValue(`${name}.0=${jwe.slice(0, 30)}; ${name}x=${jwe.slice(30)}`, name)).toBe(false);
+  expect(cookieValue(`${name}.0=${jwe.slice(0, 30)}; ${name}_5=${jwe.slice(30)}`, name)).toBe(false);
+  expect(cookieValue(`${name}.0=${jwe.slice(0, 30)}; ${name}.1=${jwe.slice(30)}`, name)).toBe(jwe);
+  // A token to refresh another one may come alone.
+  expect(cookieValue(`sid_refresh=${jwe}`, "sid")).toBeUndefined();
 });
 
 test("a cookie beside others whose names begin with its own is known by itself if they are no part of it", () => {
@@ -45,4 +115,25 @@ test("a session of ASP.NET Core in chunks is the session, and its number has one
   for (const value of ["chunks-3", "chunks-", "chunks-x", "chunks"])
     expect([value, cookieValue(`sid=${value}; ${chunks}`, "sid")]).toEqual([value, value]);
   expect(cookieValue(`sid=chunks-2; ${chunks}; sidC2=other`, "sid")).toBe(false);
+  expect(cookieValue(`sid=chunks:2; ${chunks}`, "sid")).toBe(first + rest);
+  for (const other of ["sidc1=other", "SIDC1=other", "%73idC1=other", "sidC%31=other", "sidC1 =other"])
+    expect([other, cookieValue(`sid=chunks-2; ${chunks}; ${other}`, "sid")]).toEqual([other, false]);
+  for (const other of ["sidC3=left", "sidCsrf=x", "sidcsrf=x", "sidC=x"])
+    expect([other, cookieValue(`sid=chunks-2; ${chunks}; ${other}`, "sid")]).toEqual([other, first + rest]);
+  // A chunk is taken as it is.
+  expect(cookieValue("sid=chunks-1; sidC1=chunks-1; sidC1C1=x", "sid")).toBe("chunks-1");
+});
+
+test("what is encoded in a cookie is no control character, and no blank at an end", () => {
+  const odd = ["%0a", "%00", "%0d%0a", "%1f", "%7f", "%C2%A0", "%E2%80%8B", "%22%0a"];
+  for (const code of odd) {
+    expect([code, cookieValue(`sid=alice${code}`, "sid")]).toEqual([code, false]);
+    expect([code, cookieValue(`sid=${code}alice`, "sid")]).toEqual([code, false]);
+    expect([code, cookieValue(`sid_0=alice${code}; sid_1=x`, "sid")]).toEqual([code, false]);
+  }
+  for (const code of ["%0a", "%00", "%09", "%7f"])
+    expect([code, cookieValue(`sid=al${code}ice`, "sid")]).toEqual([code, false]);
+  expect(cookieValue("sid=%09alice%20", "sid")).toBe("alice");
+  // Values are JSON to many services.
+  expect(cookieValue("sid=%7B%22a%22%3A%22%5C%22%22%7D", "sid")).toBe('{"a":"\\""}');
 });

@@ -38,6 +38,11 @@ describe("a field of a form", () => {
     expect(fieldValue("user=a%2Bb", { cookies: "user=a%2Bb" })).toBe("a+b");
   });
 
+  it("is the cookie alone, as PHP and ASP.NET read it, and not what a service joins of several", () => {
+    expect(fieldValue("", { cookies: "user=chunks-1; userC1=ann" })).toBe("chunks-1");
+    expect(fieldValue("", { cookies: "user_0=ann; user_1=ben" })).toBeUndefined();
+  });
+
   it("is ambiguous if its argument or cookie comes with a body that is not read, which may have another value", () => {
     expect(fieldValue(undefined, { query: "user=ann" })).toBe(false);
     expect(fieldValue(undefined, { cookies: "user=ann" })).toBe(false);
