@@ -29,6 +29,7 @@ type ReadText = (this: void, written: string) => string | false;
 
 /** Browsers send fewer than 200 to a host. In more than these, a name is not looked for, nor at more places in them. */
 const mostCookies = 1000;
+
 /**
  * Returns the value without the blanks and quotes around it, and percent-decoded: some servers leave these in a value and others
  * remove them. A percent-encoded blank becomes "+", because Rack reads both as a blank. The table of docs/policies.md has the
@@ -41,13 +42,15 @@ export function cookieValue(cookies: string, name: string): Reading {
   const value = valueOfOne(cookies, name, canonical);
   if (value === false) return false;
   const first = cookies.indexOf(name);
+  if (first < 0) return undefined;
   const isAbsent = value === undefined || value === "";
-  // Most requests have the name once, or not at all.
-  if (first < 0 || (!isAbsent && cookies.indexOf(name, first + 1) < 0)) return value;
+  const isChunked = !isAbsent && value.startsWith(chunked);
+  // Most requests have the name only once.
+  if (!isAbsent && !isChunked && cookies.indexOf(name, first + 1) < 0) return value;
   const others = continuations(cookies, name);
   if (others === undefined) return false;
   if (isAbsent) return joinedWithoutOne(others, name) ?? value;
-  if (value.startsWith(chunked)) return joinedChunks(cookies, name, value, others);
+  if (isChunked) return joinedChunks(cookies, name, value, others);
   for (const { separator } of others) {
     // Auth.js joins all of these. mod_auth_openidc takes the parts then, and Pomerium if there is "%" before the first one.
     if (separator === "." || separator === partCount) return false;
@@ -122,7 +125,7 @@ function continuations(cookies: string, name: string): Continuation[] | undefine
     const separator = separatorAt(cookies, start, endOfName);
     found.push({
       separator,
-      number: numberAt(cookies, start + separator.length, endOfName),
+      number: separator === "" ? -1 : numberAt(cookies, start + separator.length, endOfName),
       written: cookies.slice(equalsAt + 1, end),
       isPlain: isPlain && endOfName === equalsAt,
     });
@@ -137,21 +140,17 @@ function separatorAt(cookies: string, start: number, end: number): string {
   const isDouble = code === underscore && cookies.charCodeAt(start + 1) === underscore;
   let at = start + (isDouble ? 2 : 1);
   while (at < end && isDigit(cookies.charCodeAt(at))) at += 1;
-  if (at < end) return cookies.slice(start, Math.min(end, start + partCount.length + 1)) === partCount ? partCount : "";
+  if (at < end) return end === start + partCount.length && cookies.slice(start, end) === partCount ? partCount : "";
   if (!isDigit(cookies.charCodeAt(end - 1))) return "";
   if (code === letterC) return chunkSeparator;
   return code === dot ? "." : isDouble ? "__" : "_";
 }
 
+/** @param start of nothing but digits */
 function numberAt(cookies: string, start: number, end: number): number {
-  const first = cookies.charCodeAt(start);
-  if (start >= end || end > start + 3 || (first === digit0 && end > start + 1)) return -1;
+  if (end > start + 3 || (cookies.charCodeAt(start) === digit0 && end > start + 1)) return -1;
   let number = 0;
-  for (let at = start; at < end; at++) {
-    const code = cookies.charCodeAt(at);
-    if (!isDigit(code)) return -1;
-    number = 10 * number + code - digit0;
-  }
+  for (let at = start; at < end; at++) number = 10 * number + cookies.charCodeAt(at) - digit0;
   return number;
 }
 

@@ -120,6 +120,7 @@ test("a session of ASP.NET Core in chunks is the session, and its number has one
     expect([other, cookieValue(`sid=chunks-2; ${chunks}; ${other}`, "sid")]).toEqual([other, false]);
   for (const other of ["sidC3=left", "sidCsrf=x", "sidcsrf=x", "sidC=x"])
     expect([other, cookieValue(`sid=chunks-2; ${chunks}; ${other}`, "sid")]).toEqual([other, first + rest]);
+  expect(cookieValue("sid=chunks-1; SIDC1=other", "sid")).toBe(false);
   // A chunk is taken as it is.
   expect(cookieValue("sid=chunks-1; sidC1=chunks-1; sidC1C1=x", "sid")).toBe("chunks-1");
 });
