@@ -51,12 +51,28 @@ export function cookieValue(cookies: string, name: string): Reading {
   if (others === undefined) return false;
   if (isAbsent) return joinedWithoutOne(others, name) ?? value;
   if (isChunked) return joinedChunks(cookies, name, value, others);
+  let hasParts = false;
   for (const { separator } of others) {
-    // Auth.js joins all of these. mod_auth_openidc takes the parts then, and Pomerium if there is "%" before the first one.
+    // Auth.js joins all of these, and mod_auth_openidc takes the parts then.
     if (separator === "." || separator === partCount) return false;
-    if (separator === "_" && value.charCodeAt(0) === percent) return false;
+    if (separator !== "" && separator !== chunkSeparator) hasParts = true;
   }
+  if (hasParts && !isFoundByAll(cookies, name, value)) return false;
   return isTokenInParts(value, others) ? false : value;
+}
+
+/** Services join parts if they do not find the cookie itself; and Pomerium, if its value begins with "%". Next.js drops one with a broken encoding. */
+function isFoundByAll(cookies: string, name: string, value: string): boolean {
+  const pair = `${name}=${value}`;
+  const at = cookies.indexOf(pair);
+  if (at < 0 || value.includes("%")) return false;
+  let before = at - 1;
+  while (before >= 0 && cookies.charCodeAt(before) === space) before -= 1;
+  const end = at + pair.length;
+  return (
+    (before < 0 || cookies.charCodeAt(before) === semicolon) &&
+    (end === cookies.length || cookies.charCodeAt(end) === semicolon)
+  );
 }
 
 /**

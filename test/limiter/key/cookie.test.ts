@@ -1,5 +1,8 @@
 // docs/policies.md has a table of how cookies are read, which test/docs plays. Here is what the table has no room for.
 
+import { parseCookie } from "cookie";
+import { parse as parseOfExpress } from "cookie-of-express";
+import fc from "fast-check";
 import { describe, expect, it, test } from "vitest";
 import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 
@@ -39,6 +42,55 @@ describe.each([".", "_", "__"])("a session in cookies whose names have a number 
   });
 });
 
+describe("whatever a client writes for the parts of a session", () => {
+  /** Go drops a cookie whose name or value has characters that it should not have. */
+  const parseOfGo = (cookies: string) => {
+    const read: Record<string, string> = {};
+    for (const pair of cookies.split(";").map((text) => text.replace(/^[ \t]+|[ \t]+$/g, ""))) {
+      const [name = "", ...rest] = pair.split("=");
+      const value = rest.join("=").replace(/^"(.*)"$/, "$1");
+      if (/^[\w.-]+$/.test(name) && /^[ -!#-:<-[\]-~]*$/.test(value)) read[name] ??= value;
+    }
+    return read;
+  };
+  /** Next.js takes names as they are, and drops a cookie that it cannot decode. */
+  const parseOfNext = (cookies: string) => {
+    const read: Record<string, string> = {};
+    for (const pair of cookies.split(/; */)) {
+      const at = pair.indexOf("=");
+      try {
+        if (at >= 0) read[pair.slice(0, at)] = decodeURIComponent(pair.slice(at + 1));
+      } catch {}
+    }
+    return read;
+  };
+  const parsers = { parseCookie, parseOfExpress, parseOfGo, parseOfNext };
+  const pieces = ["sid_0=", "sid_1=", "sid_2=", "sid=", "sid", "_", "0", "=", "al", "ice", "x", "; ", ";", " ", "\t"];
+  const odd = ['"', "%61", "%", "%zz", "+", ",", "\\", "\u000b"];
+  const written = fc
+    .array(fc.oneof({ weight: 4, arbitrary: fc.constantFrom(...pieces) }, fc.constantFrom(...odd)), { maxLength: 8 })
+    .map((each) => `sid_0=al; sid_1=ice${each.join("")}`);
+
+  it("has the counter of what a service joins, or is refused", () => {
+    let counted = 0;
+    fc.assert(
+      fc.property(written, (cookies) => {
+        for (const parse of Object.values(parsers)) {
+          const read = parse(cookies);
+          let joined = "";
+          for (let i = 0; read[`sid_${i}`]; i++) joined += read[`sid_${i}`];
+          if ((read["sid"] || joined) !== "alice") continue;
+          const value = cookieValue(cookies, "sid");
+          expect(["alice", false]).toContain(value);
+          if (value !== false) counted += 1;
+        }
+      }),
+      { numRuns: 20_000 },
+    );
+    expect(counted).toBeGreaterThan(1_000);
+  });
+});
+
 test("a session has 200 parts at most, and no more cookies whose names begin with its own are looked at", () => {
   const texts = Array(200).fill("a");
   expect(cookieValue(parts("_", texts).join(";"), "sid")).toBe(texts.join(""));
@@ -59,8 +111,14 @@ test("a cookie whose name has a number behind it is no part of a session if no p
 
 test("parts beside the session's own cookie are left over, but where a service takes them first", () => {
   expect(cookieValue("sid=a; sid_0=b; sid_1=c", "sid")).toBe("a");
-  for (const cookies of ["sid=a; sid_0=b; sid_chunks=1", "sid=%a; sid_1=b"])
-    expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
+  const hidden = [
+    "sid=a; sid_0=b; sid_chunks=1",
+    "sid=%a; sid_1=b",
+    'sid=a"; sid_0=b',
+    "sid =a; sid_0=b",
+    "sid=%zz; sid__0=b",
+  ];
+  for (const cookies of hidden) expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
 });
 
 test("a session of mod_auth_openidc has as many parts as it says", () => {
