@@ -79,7 +79,9 @@ describe("whatever a client writes for the parts of a session", () => {
           const read = parse(cookies);
           let joined = "";
           for (let i = 0; read[`sid_${i}`]; i++) joined += read[`sid_${i}`];
-          if ((read["sid"] || joined) !== "alice") continue;
+          // Services in Go take an empty cookie for the session, too.
+          const own = parse === parseOfGo ? read["sid"] : read["sid"] || undefined;
+          if ((own ?? joined) !== "alice") continue;
           const value = cookieValue(cookies, "sid");
           expect(["alice", false]).toContain(value);
           if (value !== false) counted += 1;
