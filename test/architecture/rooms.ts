@@ -168,7 +168,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "control-plane/src/activity": [],
   "control-plane/src/errors": ["control-plane/src/bounds"],
   "control-plane/src/bodies": ["control-plane/src/errors", "control-plane/src/limits"],
-  "control-plane/src/networks": ["control-plane/src/errors"],
+  "control-plane/src/networks": ["control-plane/src/errors", "control-plane/src/limits"],
   "control-plane/src/library": ["control-plane/src/bodies", "control-plane/src/templates"],
   "control-plane/src/redis": [],
   "control-plane/src/rights": [],

@@ -189,7 +189,7 @@ export const errorCatalogue = {
     status: 409,
     title: "App changing",
     meaning:
-      "The app's realm or its templates changed twice while many policies were validated with them. Nothing was stored. Try again after `Retry-After`.",
+      "The app's realm or its templates changed twice while many policies were validated with them, or the app changed three times while its roll-back was prepared. Nothing was stored. Try again after `Retry-After`.",
   },
   "import-under-way": {
     status: 409,

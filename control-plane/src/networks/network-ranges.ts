@@ -1,6 +1,7 @@
 // Makes of the ranges of a list what gateways search: sorted ranges without addresses in common, in blocks.
 
 import { merged, v4Digits, v6Digits } from "@sluice/limiter/key/address-ranges.ts";
+import { sorted } from "../limits/sorted.ts";
 
 /** All ranges of each version of IP, in one text each. */
 export interface Ranges {
@@ -12,43 +13,12 @@ export interface Ranges {
 const fewestRanges = 128;
 const mostRanges = 512;
 
-/** Ranges that are sorted, or joined, without looking how long it took. */
+/** Ranges that are joined without looking how long it took. */
 const rangesAtOnce = 1_000;
 
-/**
- * Sorts ranges, those of IPv4 first. A hundred thousand would take 200 ms in one go.
- *
- * @param ranges in digits @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
- */
-export async function sortedRanges(ranges: readonly string[], pause: () => Promise<void>): Promise<string[]> {
-  let runs: string[][] = [];
-  for (let at = 0; at < ranges.length; at += rangesAtOnce) {
-    runs.push(ranges.slice(at, at + rangesAtOnce).sort((a, b) => (isBefore(a, b) ? -1 : 1)));
-    await pause();
-  }
-  while (runs.length > 1) {
-    const longer: string[][] = [];
-    for (let i = 0; i < runs.length; i += 2) longer.push(await oneRun(runs[i] ?? [], runs[i + 1] ?? [], pause));
-    runs = longer;
-  }
-  return runs[0] ?? [];
-}
-
-async function oneRun(one: readonly string[], other: readonly string[], pause: () => Promise<void>): Promise<string[]> {
-  const run: string[] = [];
-  let [i, j] = [0, 0];
-  while (i < one.length || j < other.length) {
-    const [a, b] = [one[i], other[j]];
-    if (b === undefined || (a !== undefined && isBefore(a, b))) {
-      run.push(a as string);
-      i += 1;
-    } else {
-      run.push(b);
-      j += 1;
-    }
-    if (run.length % rangesAtOnce === 0) await pause();
-  }
-  return run;
+/** Sorts ranges, those of IPv4 first. @param ranges in digits @param pause as of `sorted` */
+export function sortedRanges(ranges: readonly string[], pause: () => Promise<void>): Promise<string[]> {
+  return sorted(ranges, isBefore, pause);
 }
 
 /** Texts of IPv4 are shorter. */

@@ -128,8 +128,15 @@ export default async function revisionRoutes(
       const { from, to } = request.params;
       const scope = { apps: appsOf(callerOf(request), "read"), ...request.query };
       const pause = app.pausesOf(request);
-      const changes = await changesBetween(app.database, scope, Math.min(from, to), Math.max(from, to), pause);
-      return { from, to, changes: await showInAnswer(reply, from <= to ? changes : changes.map(reversed), pause) };
+      const { changes, moreBans } = await changesBetween(
+        app.database,
+        scope,
+        Math.min(from, to),
+        Math.max(from, to),
+        pause,
+      );
+      const shownChanges = await showInAnswer(reply, from <= to ? changes : changes.map(reversed), pause);
+      return { from, to, changes: shownChanges, ...(moreBans === 0 ? {} : { moreBans }) };
     },
   );
 
@@ -149,6 +156,7 @@ export default async function revisionRoutes(
           "invalid-policy",
           "invalid-template",
           "bound-exceeded",
+          "app-changing",
         ],
       },
       schema: {
@@ -189,7 +197,7 @@ export default async function revisionRoutes(
           throw new ApiError("invalid-template", `The template "${ofTemplate}" would not be valid now.`, { errors });
         },
       };
-      const { revision, changes } = await rollBack(app.database, originOf(request), what);
+      const { revision, changes } = await rollBack(app.database, originOf(request), what, app.pausesOf(request));
       const { dryRun, wait } = request.query;
       const announced = revision === undefined ? {} : await announceChange(app, reply, revision, wait);
       if ("changes" in announced) return announced;

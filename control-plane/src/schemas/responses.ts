@@ -115,7 +115,7 @@ const dryRun = {
 const ofDryRun = Object.keys(dryRun);
 const moreChanges = {
   ...count,
-  description: "How many changes there are beyond the first 1,000, which `changes` has.",
+  description: "With a dry run: how many changes there are beyond the first 1,000, which `changes` has.",
 };
 
 const change = { $id: "Change", ...object({ revision, applied, ...dryRun }, ["applied", ...ofDryRun]) };
@@ -254,7 +254,18 @@ const revisionDetails = {
 
 const diff = {
   $id: "Diff",
-  ...object({ from: count, to: count, changes: { type: "array", items: documentChange } }),
+  ...object(
+    {
+      from: count,
+      to: count,
+      changes: { type: "array", items: documentChange },
+      moreBans: {
+        ...count,
+        description: "How many bans were made or ended besides the newest 1,000, which `changes` has.",
+      },
+    },
+    ["moreBans"],
+  ),
 };
 
 const rollBack = {
@@ -265,8 +276,9 @@ const rollBack = {
       applied,
       ...dryRun,
       changes: { type: "array", items: documentChange },
+      moreChanges,
     },
-    ["revision", "applied", "dryRun", "gateways"],
+    ["revision", "applied", "dryRun", "gateways", "moreChanges"],
   ),
 };
 

@@ -26,7 +26,7 @@ export const actions = [
 export type Action = (typeof actions)[number];
 
 /** Actions whose entries have many documents each (many-documents.ts). */
-const actionsOfMany: readonly Action[] = ["put-policies", "delete-policies", "roll-back"];
+export const actionsOfMany: readonly Action[] = ["put-policies", "delete-policies", "roll-back"];
 
 export function isOfMany(action: string): boolean {
   return actionsOfMany.some((one) => one === action);

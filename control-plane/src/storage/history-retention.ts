@@ -5,6 +5,7 @@
 import type { Transaction } from "kysely";
 import type { HistoryRetention } from "../configuration.ts";
 import type { Entry } from "./entry.ts";
+import { bytesIn } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 import { emptyRow } from "./usage.ts";
 import { write } from "./write.ts";
@@ -14,6 +15,8 @@ export const keptEntries = 1_000;
 /** The size that an entry counts in addition to its documents. */
 export const bytesOfEntry = 200;
 const entriesAtOnce = 100;
+/** SQLite takes some 10 ms to delete so much. */
+const mostBytesAtOnce = 8_000_000;
 const dayMs = 86_400_000;
 
 /** Adds a new entry to the sums of its app. */
@@ -52,14 +55,14 @@ export async function pruneHistory(
     const { revision } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
     const old = await transaction
       .selectFrom("revisions")
-      .select(["number", "app", "before", "after"])
+      .select(["number", "app", bytesIn("before", "after").as("bytes")])
       .where("number", "<=", Number(revision) - keptEntries)
       .where("at", "<", nowMs - days * dayMs)
       .orderBy("number")
       .limit(entriesAtOnce)
       .execute();
     if (old.length > 0) {
-      await deleteEntries(transaction, old);
+      await deleteEntries(transaction, firstOf(old, mostBytesAtOnce));
       return true;
     }
     const tooLarge = await transaction
@@ -71,19 +74,13 @@ export async function pruneHistory(
     if (tooLarge === undefined) return false;
     const oldest = await transaction
       .selectFrom("revisions")
-      .select(["number", "app", "before", "after"])
+      .select(["number", "app", bytesIn("before", "after").as("bytes")])
       .where("app", "=", tooLarge.app)
       .orderBy("number")
       .limit(entriesAtOnce)
       .execute();
-    const going: typeof oldest = [];
-    let left = Number(tooLarge.history_bytes);
-    for (const entry of oldest) {
-      if (left <= bytesOfApp) break;
-      going.push(entry);
-      left -= bytesOf(entry);
-    }
-    if (going.length > 0) await deleteEntries(transaction, going);
+    const excess = Number(tooLarge.history_bytes) - bytesOfApp;
+    if (oldest.length > 0) await deleteEntries(transaction, firstOf(oldest, Math.min(excess, mostBytesAtOnce)));
     // If the sums are larger than what is there, they are reset: otherwise this app would be found again and again.
     else await transaction.updateTable("usage").set({ history_bytes: 0 }).where("app", "=", tooLarge.app).execute();
     return true;
@@ -108,7 +105,18 @@ async function hasOutdated(
   return (await tooLarge.executeTakeFirst()) !== undefined;
 }
 
-type StoredEntry = Pick<Tables["revisions"], "number" | "app" | "before" | "after">;
+/** An entry, and the size of its documents, which are not read. */
+type StoredEntry = Pick<Tables["revisions"], "number" | "app"> & { readonly bytes: number };
+
+/** Returns the first entries that have so many bytes together, one at least. */
+function firstOf(entries: readonly StoredEntry[], bytes: number): readonly StoredEntry[] {
+  let left = bytes;
+  const end = entries.findIndex((entry) => {
+    left -= Number(entry.bytes) + bytesOfEntry;
+    return left <= 0;
+  });
+  return end < 0 ? entries : entries.slice(0, end + 1);
+}
 
 async function deleteEntries(transaction: Transaction<Tables>, entries: readonly StoredEntry[]): Promise<void> {
   const numbers = entries.map(({ number }) => number);
@@ -116,7 +124,11 @@ async function deleteEntries(transaction: Transaction<Tables>, entries: readonly
   const sums = new Map<string, { entries: number; bytes: number; newest: number }>();
   for (const entry of entries) {
     const { entries: before, bytes, newest } = sums.get(entry.app) ?? { entries: 0, bytes: 0, newest: 0 };
-    const sum = { entries: before + 1, bytes: bytes + bytesOf(entry), newest: Math.max(newest, Number(entry.number)) };
+    const sum = {
+      entries: before + 1,
+      bytes: bytes + Number(entry.bytes) + bytesOfEntry,
+      newest: Math.max(newest, Number(entry.number)),
+    };
     sums.set(entry.app, sum);
   }
   for (const [app, sum] of sums) {
@@ -146,10 +158,7 @@ async function addHistory(
     .execute();
 }
 
-/**
- * Returns the size that an entry counts. Documents count in characters, as SQLite counts a text's length, because few
- * characters are not ASCII.
- */
-function bytesOf({ before, after }: Pick<Entry, "before" | "after"> | StoredEntry): number {
-  return (before?.length ?? 0) + (after?.length ?? 0) + bytesOfEntry;
+/** Returns the size that an entry counts: as databases say it of a stored one. */
+function bytesOf({ before = "", after = "" }: Entry): number {
+  return Buffer.byteLength(before) + Buffer.byteLength(after) + bytesOfEntry;
 }

@@ -3,7 +3,8 @@
 import { setImmediate } from "node:timers/promises";
 import { type ExpressionBuilder, type SqlBool, sql, type Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
-import { type Action, type Entry, isOfMany } from "./entry.ts";
+import { sorted } from "../limits/sorted.ts";
+import { type Action, actionsOfMany, type Entry, isOfMany } from "./entry.ts";
 import { historyBegin } from "./history-retention.ts";
 import type { ManyDocuments } from "./many-documents.ts";
 import { type Revision, revisionFrom } from "./revisions.ts";
@@ -37,6 +38,8 @@ export interface HistoryScope {
   readonly apps: readonly string[] | undefined;
   readonly app?: string | undefined;
   readonly policy?: string | undefined;
+  /** Undefined: of all kinds. */
+  readonly kinds?: readonly DocumentKind[];
 }
 
 const kinds: Readonly<Partial<Record<Action, DocumentKind>>> = {
@@ -70,39 +73,85 @@ export async function getRevision(database: Database, scope: HistoryScope, numbe
   return { ...revisionFrom(row), before: parsed(row.before), after: parsed(row.after) };
 }
 
+/** Documents that entries have changed, and that were there before the first of them or are there after the last. */
+export interface Touched {
+  /** The revision up to which entries were read. */
+  to: number;
+  readonly documents: Map<string, TouchedDocument>;
+}
+
+interface TouchedDocument extends DocumentId {
+  readonly wasThere: boolean;
+  /** The revisions of its first and last change. */
+  readonly first: number;
+  last: number;
+}
+
+export interface Changes {
+  readonly changes: DocumentChange[];
+  /** How many bans were made or ended beyond those. */
+  readonly moreBans: number;
+}
+
+/** Bans are made by programs, and those that expire are never ended. All others are bounded by what apps may have. */
+const mostBans = 1_000;
+
 /**
- * Lists the documents that differ between two revisions, by app, kind and name.
+ * Lists the documents that differ between two revisions, by app, kind and name. Of bans, only the newest are listed.
  *
  * @param from 0: before the first revision @param to not below `from`
  * @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
+ * @param touched what an earlier call has read of the entries since `from`
  * @throws ApiError revision-not-found if a revision is not there, or not kept any more
  */
 export async function changesBetween(
-  database: Database | Transaction<Tables>,
+  database: Database,
   scope: HistoryScope,
   from: number,
   to: number,
   pause: () => Promise<void>,
-): Promise<DocumentChange[]> {
+  touched: Touched = { to: from, documents: new Map() },
+): Promise<Changes> {
   await requireKept(database, scope, from, to);
-  const touched = await findTouched(database, scope, from, to, pause);
-  const before = await readDocuments(database, touched, "first", "before", pause);
-  const after = await readDocuments(database, touched, "last", "after", pause);
+  await readTouched(database, scope, touched, to, pause);
+  const { listed, moreBans } = await withoutOlderBans(touched.documents, pause);
+  const before = await readDocuments(database, listed, "first", "before", pause);
+  const after = await readDocuments(database, listed, "last", "after", pause);
   // Entries may have been deleted meanwhile.
   await requireKept(database, scope, from, to);
   const changes: DocumentChange[] = [];
-  for (const [key, { kind, app, name }] of [...touched].sort(([a], [b]) => (a < b ? -1 : 1))) {
+  for (const key of await sorted([...listed.keys()], (one, other) => one < other, pause)) {
+    const { kind, app, name } = listed.get(key) as TouchedDocument;
     const change = { kind, app, name, before: before.get(key), after: after.get(key) };
     if (JSON.stringify(change.before) !== JSON.stringify(change.after)) changes.push(change);
     await pause();
   }
-  return changes;
+  return { changes, moreBans };
 }
 
-/** A document that was changed, and the revisions of its first and last change. */
-interface Touched extends DocumentId {
-  readonly first: number;
-  last: number;
+/** Returns whether documents of these kinds may have changed in the app since a revision. */
+export async function hasChangedSince(
+  transaction: Transaction<Tables>,
+  app: string,
+  kindsRead: readonly DocumentKind[],
+  since: number,
+): Promise<boolean> {
+  const entry = await transaction
+    .selectFrom("revisions")
+    .select("number")
+    .where("app", "=", app)
+    .where("action", "in", actionsOf(kindsRead))
+    .where("number", ">", since)
+    .limit(1)
+    .executeTakeFirst();
+  return entry !== undefined || (await historyBegin(transaction, [app])) > since;
+}
+
+function actionsOf(kindsRead: readonly DocumentKind[] | undefined): Action[] {
+  const ofOne = (Object.keys(kinds) as Action[]).filter(
+    (action) => kindsRead?.includes(kinds[action] as DocumentKind) ?? true,
+  );
+  return [...ofOne, ...actionsOfMany];
 }
 
 /** Entries are read in pages, with pauses in between, and only as much of them as is needed: documents may be large. */
@@ -110,49 +159,74 @@ const entriesAtOnce = 1_000;
 /** Of entries of many documents, each has up to a megabyte. */
 const documentsAtOnce = 5;
 
-async function findTouched(
-  database: Database | Transaction<Tables>,
+/** Reads on. What was made and deleted again is forgotten at once, so the longest history leaves no more documents than apps have had at one time. */
+async function readTouched(
+  database: Database,
   scope: HistoryScope,
-  from: number,
+  touched: Touched,
   to: number,
   pause: () => Promise<void>,
-): Promise<Map<string, Touched>> {
+): Promise<void> {
   const former = await lastDeletions(database, scope.apps);
-  const found = new Map<string, Touched>();
-  for (let done = from; ; ) {
+  const { documents } = touched;
+  const { policy } = scope;
+  const actions = actionsOf(policy === undefined ? scope.kinds : ["policy"]);
+  while (touched.to < to) {
     const page = await database
       .selectFrom("revisions")
       .select(["number", "action", "app", "policy", "subject"])
-      .where("number", ">", done)
+      .where("number", ">", touched.to)
       .where("number", "<=", to)
       .where(within(scope))
+      // Only the index of apps and actions has the numbers in order: without the actions, SQLite reads all entries of the apps for each page.
+      .$if(scope.app !== undefined || scope.apps !== undefined, (query) => query.where("action", "in", actions))
       .orderBy("number")
       .limit(entriesAtOnce)
       .execute();
     for (const row of page) {
       const number = Number(row.number);
       if (number <= (former.get(row.app) ?? 0)) continue;
-      const documents = await documentsTouched(database, row);
+      const found = await documentsTouched(database, row);
       // Those of many are read from up to a megabyte.
       if (isOfMany(row.action)) await pause();
-      for (const document of documents) {
-        if (scope.policy !== undefined && (document.kind !== "policy" || document.name !== scope.policy)) continue;
+      for (const { existedBefore, existsAfter, ...document } of found) {
+        if (policy !== undefined && (document.kind !== "policy" || document.name !== policy)) continue;
         const key = keyOf(document);
-        const known = found.get(key);
-        if (known === undefined) found.set(key, { ...document, first: number, last: number });
+        const known = documents.get(key);
+        if (known === undefined)
+          documents.set(key, { ...document, wasThere: existedBefore, first: number, last: number });
         else known.last = number;
+        if (!existsAfter && documents.get(key)?.wasThere === false) documents.delete(key);
       }
     }
-    done = Number(page.at(-1)?.number);
-    if (page.length < entriesAtOnce) return found;
+    touched.to = page.length < entriesAtOnce ? to : Number(page.at(-1)?.number);
+    await pause();
     await setImmediate();
   }
 }
 
-/** Reads the documents before the first of their changes, or after the last: as many as the bounds of apps allow, however many changes there were. */
+async function withoutOlderBans(
+  documents: ReadonlyMap<string, TouchedDocument>,
+  pause: () => Promise<void>,
+): Promise<{ listed: ReadonlyMap<string, TouchedDocument>; moreBans: number }> {
+  let bans = 0;
+  for (const { kind } of documents.values()) bans += Number(kind === "ban");
+  const moreBans = Math.max(0, bans - mostBans);
+  if (moreBans === 0) return { listed: documents, moreBans };
+  const listed = new Map<string, TouchedDocument>();
+  let passed = 0;
+  for (const [key, document] of documents) {
+    await pause();
+    if (document.kind === "ban" && passed < moreBans) passed += 1;
+    else listed.set(key, document);
+  }
+  return { listed, moreBans };
+}
+
+/** Reads the documents before the first of their changes, or after the last. */
 async function readDocuments(
-  database: Database | Transaction<Tables>,
-  touched: ReadonlyMap<string, Touched>,
+  database: Database,
+  touched: ReadonlyMap<string, TouchedDocument>,
   which: "first" | "last",
   side: "before" | "after",
   pause: () => Promise<void>,
@@ -203,13 +277,18 @@ function changesOf(
   const many = (side: unknown, { kind, name }: DocumentId) =>
     (side as ManyDocuments | undefined)?.[kind]?.[name] ?? undefined;
   // An app without settings has no text, and exists all the same.
-  const one = (text: unknown, { kind }: DocumentId, absentBy: Action) =>
-    text ?? (kind === "app" && row.action !== absentBy ? {} : undefined);
-  return documentsOf(row).map((document) => ({
+  const one = (text: unknown, exists: boolean) => text ?? (exists ? {} : undefined);
+  return documentsOf(row, before, after).map(({ existedBefore, existsAfter, ...document }) => ({
     ...document,
-    before: isMany ? many(before, document) : one(before, document, "create-app"),
-    after: isMany ? many(after, document) : one(after, document, "delete-app"),
+    before: isMany ? many(before, document) : one(before, document.kind === "app" && existedBefore),
+    after: isMany ? many(after, document) : one(after, document.kind === "app" && existsAfter),
   }));
+}
+
+/** A document that an entry changes, and whether it was there before and is there afterwards. */
+interface EntryDocument extends DocumentId {
+  readonly existedBefore: boolean;
+  readonly existsAfter: boolean;
 }
 
 /** What tells which documents an entry changes, if it has not many. */
@@ -234,34 +313,43 @@ export function touchingEntries(
 export async function documentsTouched(
   database: Database | Transaction<Tables>,
   entry: TouchingEntry,
-): Promise<DocumentId[]> {
-  if (!isOfMany(entry.action)) return documentsOf({ ...entry, before: null });
+): Promise<EntryDocument[]> {
+  if (!isOfMany(entry.action)) return documentsOf(entry, undefined, undefined);
   const row = await database
     .selectFrom("revisions")
     .select("before")
+    // Of a roll-back alone, only this says what is gone.
+    .$if(entry.action === "roll-back", (query) => query.select("after"))
     .where("number", "=", Number(entry.number))
     .executeTakeFirst();
   await setImmediate();
-  return documentsOf({ ...entry, before: row?.before ?? null });
+  return documentsOf(entry, parsed(row?.before ?? null), parsed(row?.after ?? null));
 }
 
 /** Returns which documents an entry changes. The names of many are in their documents before the change. */
-function documentsOf({
-  action,
-  app,
-  policy,
-  subject,
-  before,
-}: Omit<TouchingEntry, "number"> & Pick<RevisionTable, "before">): DocumentId[] {
+function documentsOf(
+  { action, app, policy, subject }: Omit<TouchingEntry, "number">,
+  before: unknown,
+  after: unknown,
+): EntryDocument[] {
   if (isOfMany(action)) {
-    const many = (parsed(before) ?? {}) as ManyDocuments;
+    const [many, later] = [before ?? {}, after ?? {}] as [ManyDocuments, ManyDocuments];
     return (Object.keys(many) as DocumentKind[]).flatMap((kind) =>
-      Object.keys(many[kind] ?? {}).map((name) => ({ kind, app, name })),
+      Object.entries(many[kind] ?? {}).map(([name, document]) => ({
+        kind,
+        app,
+        name,
+        existedBefore: document !== null,
+        existsAfter: action === "put-policies" || (later[kind]?.[name] ?? null) !== null,
+      })),
     );
   }
   const kind = kinds[action as Action];
   if (kind === undefined) return [];
-  return [{ kind, app, name: kind === "app" ? app : kind === "policy" ? (policy ?? "") : (subject ?? "") }];
+  const name = kind === "app" ? app : kind === "policy" ? (policy ?? "") : (subject ?? "");
+  return [
+    { kind, app, name, existedBefore: !action.startsWith("create-"), existsAfter: !action.startsWith("delete-") },
+  ];
 }
 
 function keyOf({ app, kind, name }: DocumentId): string {

@@ -63,7 +63,7 @@ export async function readSurroundings(database: Database | Transaction<Tables>,
 
 /** Reads how large the app's policies are, by their names. */
 export async function readPolicyBytes(database: Database, app: string): Promise<Map<string, number>> {
-  return new Map([...(await readRows(database, app))].map(([name, { bytes }]) => [name, bytes]));
+  return new Map([...(await readPolicyRows(database, app))].map(([name, { bytes }]) => [name, bytes]));
 }
 
 /** @throws ApiError app-not-found, bound-exceeded, or what the precondition throws */
@@ -74,7 +74,7 @@ export function putPolicies(
 ): Promise<PutManyResult | PutManyOutdated> {
   return change(database, origin, async (transaction, record) => {
     const surroundings = await readSurroundings(transaction, put.app);
-    const stored = await readRows(transaction, put.app);
+    const stored = await readPolicyRows(transaction, put.app);
     const version = await newestRevision(transaction, surroundings.owner);
     put.precondition(stored.size === 0 ? undefined : version);
     if (!isSame(put.validatedWith, surroundings)) return { changedTo: surroundings };
@@ -97,7 +97,10 @@ function isSame(one: Surroundings, other: Surroundings): boolean {
 
 type StoredRow = Pick<PolicyTable, "name" | "revision" | "owner"> & PolicySize;
 
-async function readRows(database: Database | Transaction<Tables>, app: string): Promise<Map<string, StoredRow>> {
+export async function readPolicyRows(
+  database: Database | Transaction<Tables>,
+  app: string,
+): Promise<Map<string, StoredRow>> {
   const stored = new Map<string, StoredRow>();
   for (let after = ""; ; ) {
     const page = await database

@@ -7,20 +7,32 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { noSize, type PolicySize, policySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
-import { pauses } from "../limits/pauses.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
 import { change, type Origin, type RecordEntry } from "./change.ts";
-import { checkDocumentBytes } from "./check-bounds.ts";
-import { changesBetween, type DocumentChange, lastDeletions, reversed } from "./history.ts";
+import { checkDocumentBytes, type UsageChange } from "./check-bounds.ts";
+import {
+  changesBetween,
+  type DocumentChange,
+  type DocumentKind,
+  hasChangedSince,
+  lastDeletions,
+  reversed,
+  type Touched,
+} from "./history.ts";
 import { type ChangedText, recordMany } from "./many-documents.ts";
+import { readPolicyRows } from "./put-policies.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
 
 /** One by one, a roll-back of thousands of policies would keep other changes waiting for too long. */
 const policiesAtOnce = 50;
+/** How often a roll-back is planned because the app has changed meanwhile. From the second time on, only new entries are read. */
+const mostPlans = 3;
+/** What a roll-back depends on. */
+const kinds: readonly DocumentKind[] = ["app", "policy", "template"];
 
 export interface RollBack {
   readonly app: string;
@@ -46,28 +58,108 @@ export interface RolledBack {
   readonly changes: readonly DocumentChange[];
 }
 
-/** @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, or what `validate` and `validateTemplate` throw */
-export function rollBack(database: Database, origin: Origin, what: RollBack): Promise<RolledBack> {
-  return change(database, origin, async (transaction, record) => {
-    const owner = await getApp(transaction, what.app);
-    const { revision: head } = await transaction.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
-    await requireOfThisApp(transaction, what);
-    const scope = { apps: what.apps, app: what.app, policy: what.policy };
-    const since = await changesBetween(transaction, scope, what.to, Number(head), pauses(setImmediate));
-    // Before the app existed, it had no policies: a mistyped number would delete all of them.
-    if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
-    const changes = since.filter(({ kind }) => kind === "policy" || kind === "template").map(reversed);
-    if (changes.length === 0) {
-      await requirePolicy(transaction, what);
-      return { revision: undefined, changes };
-    }
-    return { revision: await store(transaction, origin, record, owner, changes, what), changes };
-  });
+/**
+ * What it takes long to find out is found out outside of the transaction, which others wait for.
+ *
+ * @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
+ * @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, app-changing, or what `validate`, `validateTemplate` and
+ * `pause` throw
+ */
+export async function rollBack(
+  database: Database,
+  origin: Origin,
+  what: RollBack,
+  pause: () => Promise<void>,
+): Promise<RolledBack> {
+  const touched: Touched = { to: what.to, documents: new Map() };
+  for (let i = 0; i < mostPlans; i++) {
+    const plan = await planOf(database, what, touched, pause);
+    const { changes } = plan;
+    const done = await change(database, origin, async (transaction, record): Promise<RolledBack | undefined> => {
+      if (await hasChangedSince(transaction, what.app, kinds, plan.head)) return undefined;
+      if (changes.length === 0) return { revision: undefined, changes };
+      return { revision: await store(transaction, origin, record, plan, what), changes };
+    });
+    if (done !== undefined) return done;
+  }
+  const detail = `The app "${what.app}" changed ${mostPlans} times while its roll-back was prepared. Nothing was stored.`;
+  throw new ApiError("app-changing", detail, {}, { "retry-after": "1" });
+}
+
+/** What is to be stored, if the app has not changed since the head. */
+interface Plan {
+  readonly head: number;
+  readonly changes: readonly DocumentChange[];
+  /** Of each change, in the same order. */
+  readonly texts: readonly ChangedText[];
+  /** Of policies after their changes, by name. */
+  readonly sizes: ReadonlyMap<string, PolicySize>;
+  /** Of policies that stay and use templates that change, by name. */
+  readonly resized: ReadonlyMap<string, PolicySize>;
+  /** Who made the policies that there are, by name. */
+  readonly creators: ReadonlyMap<string, string | null>;
+  readonly room: UsageChange;
+}
+
+async function planOf(database: Database, what: RollBack, touched: Touched, pause: () => Promise<void>): Promise<Plan> {
+  const { app, apps, policy, to } = what;
+  // Whatever changes after this was read is found within the transaction.
+  const { revision } = await database.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
+  const head = Number(revision);
+  const owner = await getApp(database, app);
+  await requireOfThisApp(database, what);
+  const { changes: since } = await changesBetween(database, { apps, app, policy, kinds }, to, head, pause, touched);
+  // Before the app existed, it had no policies: a mistyped number would delete all of them.
+  if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
+  const changes = since.filter(({ kind }) => kind !== "app").map(reversed);
+  const stored = await readPolicyRows(database, app);
+  // A misspelt name must not look like a policy that is as it was.
+  if (changes.length === 0 && policy !== undefined && !stored.has(policy)) {
+    throw new ApiError(
+      "policy-not-found",
+      `The app "${app}" has no policy "${policy}", and had none at revision ${to}.`,
+    );
+  }
+  const texts: ChangedText[] = [];
+  for (const { kind, name, before, after } of changes) {
+    const textOf = (document: unknown) => (document === undefined ? undefined : JSON.stringify(document));
+    texts.push({ kind, name, before: textOf(before), after: textOf(after) });
+    await pause();
+  }
+  const templates = new Map(await readTemplates(database, app));
+  const room = { policies: 0, templates: 0, templateBytes: 0 };
+  for (const { name, before, after } of texts.filter(({ kind }) => kind === "template")) {
+    room.templates += Number(after !== undefined) - Number(before !== undefined);
+    room.templateBytes += Buffer.byteLength(after ?? "") - Buffer.byteLength(before ?? "");
+    templates.delete(name);
+    if (after === undefined) continue;
+    const document = JSON.parse(after);
+    what.validateTemplate(name, document, owner);
+    templates.set(name, document);
+    await pause();
+  }
+  const sizes = new Map<string, PolicySize>();
+  let total = noSize;
+  for (const { kind, name, before, after } of changes) {
+    if (kind !== "policy") continue;
+    const sizeBefore = stored.get(name) ?? noSize;
+    const size = after === undefined ? noSize : policySize(what.validate(name, after, templates, owner, false));
+    checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
+    room.policies += Number(after !== undefined) - Number(before !== undefined);
+    total = sumOfSizes(total, sizeChange(sizeBefore, size));
+    sizes.set(name, size);
+    await pause();
+  }
+  const hasTemplates = changes.some(({ kind }) => kind === "template");
+  const resized = hasTemplates ? await resizedOthers(database, owner, templates, sizes, what, pause) : new Map();
+  for (const [name, size] of resized) total = sumOfSizes(total, sizeChange(stored.get(name) ?? noSize, size));
+  const creators = new Map([...stored].map(([name, row]) => [name, row.owner]));
+  return { head, changes, texts, sizes, resized, creators, room: { ...room, ...total } };
 }
 
 /** An app of the same name that was deleted may have been somebody else's. @throws ApiError revision-not-found */
-async function requireOfThisApp(transaction: Transaction<Tables>, { app, apps, to }: RollBack): Promise<void> {
-  const deleted = (await lastDeletions(transaction, apps)).get(app);
+async function requireOfThisApp(database: Database, { app, apps, to }: RollBack): Promise<void> {
+  const deleted = (await lastDeletions(database, apps)).get(app);
   if (deleted === undefined || to >= deleted) return;
   throw madeAfter({ app, to });
 }
@@ -76,80 +168,45 @@ function madeAfter({ app, to }: Pick<RollBack, "app" | "to">): ApiError {
   return new ApiError("revision-not-found", `The app "${app}" was made after revision ${to}.`);
 }
 
-/** A misspelt name must not look like a policy that is as it was. @throws ApiError policy-not-found */
-async function requirePolicy(transaction: Transaction<Tables>, { app, policy, to }: RollBack): Promise<void> {
-  if (policy === undefined || (await readSizes(transaction, app)).has(policy)) return;
-  throw new ApiError("policy-not-found", `The app "${app}" has no policy "${policy}", and had none at revision ${to}.`);
-}
-
 async function store(
   transaction: Transaction<Tables>,
-  origin: Origin,
+  { who, atMs }: Origin,
   record: RecordEntry,
-  owner: App,
-  changes: readonly DocumentChange[],
-  what: RollBack,
+  { texts, sizes, resized, creators, room }: Plan,
+  { app, policy, total, to }: RollBack,
 ): Promise<number> {
-  const { app, total, to } = what;
-  const policies = changes.filter(({ kind }) => kind === "policy");
-  const templates = changes.filter(({ kind }) => kind === "template");
+  await takeRoom(transaction, app, room, total);
   const entry = {
     action: "roll-back" as const,
     app,
-    ...(what.policy === undefined ? {} : { policy: what.policy }),
+    ...(policy === undefined ? {} : { policy }),
     subject: `to revision ${to}`,
   };
-  const pause = pauses(setImmediate);
-  const texts: ChangedText[] = [];
-  for (const { kind, name, before, after } of changes) {
-    const textOf = (document: unknown) => (document === undefined ? undefined : JSON.stringify(document));
-    texts.push({ kind, name, before: textOf(before), after: textOf(after) });
-    await pause();
-  }
   const revisions = await recordMany(record, texts, () => entry);
-  const revisionOf = new Map(changes.map((change, i) => [change, revisions[i] as number]));
-  const room = { policies: 0, templates: 0, templateBytes: 0 };
-  let sizes = noSize;
-  for (const change of templates) {
-    const { name, before, after } = change;
-    room.templates += Number(after !== undefined) - Number(before !== undefined);
-    room.templateBytes += bytesOf(after) - bytesOf(before);
+  const changed = texts.map((text, i) => ({ ...text, revision: revisions[i] as number }));
+  for (const { kind, name, after, revision } of changed) {
+    if (kind !== "template") continue;
     await transaction.deleteFrom("templates").where("app", "=", app).where("name", "=", name).execute();
     if (after === undefined) continue;
-    what.validateTemplate(name, after, owner);
-    const revision = revisionOf.get(change) as number;
-    const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs };
+    const row = { app, name, document: after, revision, updated_at: atMs };
     await transaction.insertInto("templates").values(row).execute();
   }
-  const known = await readTemplates(transaction, app);
-  const stored = await readSizes(transaction, app);
+  const policies = changed.filter(({ kind }) => kind === "policy");
   for (let at = 0; at < policies.length; at += policiesAtOnce) {
-    const rows: PolicyTable[] = [];
     const some = policies.slice(at, at + policiesAtOnce);
-    for (const change of some) {
-      const { name, before, after } = change;
-      const revision = revisionOf.get(change) as number;
-      const sizeBefore = stored.get(name) ?? noSize;
-      const size = after === undefined ? noSize : policySize(what.validate(name, after, known, owner, false));
-      await pause();
-      checkDocumentBytes("policy", size.bytes, before === undefined ? undefined : sizeBefore.bytes);
-      room.policies += Number(after !== undefined) - Number(before !== undefined);
-      sizes = sumOfSizes(sizes, sizeChange(sizeBefore, size));
-      if (after === undefined) continue;
-      const { owner: creator = origin.who } = stored.get(name) ?? {};
-      const row = { app, name, document: JSON.stringify(after), revision, updated_at: origin.atMs, owner: creator };
-      rows.push({ ...row, ...size });
-    }
+    const rows = some.flatMap(({ name, after: document, revision }): PolicyTable[] => {
+      if (document === undefined) return [];
+      const owner = creators.get(name);
+      const size = sizes.get(name) ?? noSize;
+      return [{ app, name, document, revision, updated_at: atMs, owner: owner === undefined ? who : owner, ...size }];
+    });
     await replacePolicies(transaction, app, some, rows);
     // SQLite blocks the thread, so other requests get their turn in between.
     await setImmediate();
   }
-  if (templates.length > 0)
-    sizes = sumOfSizes(
-      sizes,
-      await resizeOthers(transaction, owner, known, new Set(policies.map(({ name }) => name)), what),
-    );
-  await takeRoom(transaction, app, { ...room, ...sizes }, total);
+  for (const [name, size] of resized) {
+    await transaction.updateTable("policies").set(size).where("app", "=", app).where("name", "=", name).execute();
+  }
   return revisions.at(-1) as number;
 }
 
@@ -157,7 +214,7 @@ async function store(
 async function replacePolicies(
   transaction: Transaction<Tables>,
   app: string,
-  changes: readonly DocumentChange[],
+  changes: readonly ChangedText[],
   rows: readonly PolicyTable[],
 ): Promise<void> {
   const names = changes.map(({ name }) => name);
@@ -167,46 +224,28 @@ async function replacePolicies(
   if (gone.length > 0) await deleteBansOfPolicies(transaction, app, gone);
 }
 
-/** Policies that did not change may use templates that did: they must be valid with those, and their sizes change. */
-async function resizeOthers(
-  transaction: Transaction<Tables>,
+/** Policies that do not change may use templates that do: they must be valid with those, and their sizes change. */
+async function resizedOthers(
+  database: Database,
   owner: App,
   templates: Templates,
-  changed: ReadonlySet<string>,
+  changed: ReadonlyMap<string, PolicySize>,
   { app, validate }: RollBack,
-): Promise<PolicySize> {
-  const rows = await transaction
+  pause: () => Promise<void>,
+): Promise<Map<string, PolicySize>> {
+  const rows = await database
     .selectFrom("policies")
     .select(["name", "document", "bytes", "steps", "limits", "kinds"])
     .where("app", "=", app)
     .where("document", "like", '%"template":"%')
     .execute();
-  const pause = pauses(setImmediate);
-  let more = noSize;
+  const resized = new Map<string, PolicySize>();
   for (const row of rows) {
     await pause();
     const { name, document } = row;
     if (changed.has(name)) continue;
     const size = policySize(validate(name, JSON.parse(document), templates, owner, true));
-    if (isDeepStrictEqual(size, sizeFrom(row))) continue;
-    more = sumOfSizes(more, sizeChange(row, size));
-    await transaction.updateTable("policies").set(size).where("app", "=", app).where("name", "=", name).execute();
+    if (!isDeepStrictEqual(size, sizeFrom(row))) resized.set(name, size);
   }
-  return more;
-}
-
-async function readSizes(
-  transaction: Transaction<Tables>,
-  app: string,
-): Promise<Map<string, PolicySize & { readonly owner: string | null }>> {
-  const rows = await transaction
-    .selectFrom("policies")
-    .select(["name", "bytes", "steps", "limits", "kinds", "owner"])
-    .where("app", "=", app)
-    .execute();
-  return new Map(rows.map((row) => [row.name, { ...sizeFrom(row), owner: row.owner }]));
-}
-
-function bytesOf(document: unknown): number {
-  return document === undefined ? 0 : Buffer.byteLength(JSON.stringify(document));
+  return resized;
 }

@@ -157,9 +157,6 @@ interface Touched {
   readonly appsOfCallers: Set<string>;
 }
 
-/** Actions that delete no policy. */
-const keepsPolicies: readonly Action[] = ["create-policy", "update-policy", "put-policies"];
-
 /** @returns undefined: some of the entries are not kept any more, or begin another history */
 async function findTouched(
   transaction: Transaction<Tables>,
@@ -182,7 +179,7 @@ async function findTouched(
     if (action === "create-caller" || action === "delete-caller" || action === "delete-app") {
       touched.appsOfCallers.add(row.app);
     }
-    for (const { kind, app, name } of await documentsTouched(transaction, row)) {
+    for (const { kind, app, name, existsAfter } of await documentsTouched(transaction, row)) {
       if (kind === "app") touched.apps.set(name, action === "delete-app" || touched.apps.get(name) === true);
       else if (kind === "ban") touched.bans.add(name);
       else if (kind === "networks") touched.networkLists.set(`${app}:${name}`, { app, name });
@@ -190,9 +187,7 @@ async function findTouched(
       else {
         const ofApp = touched.policies.get(app) ?? new Map<string, boolean>();
         touched.policies.set(app, ofApp);
-        // A roll-back may have deleted some of its documents.
-        const mayBeGone = !keepsPolicies.includes(action);
-        ofApp.set(name, mayBeGone || ofApp.get(name) === true);
+        ofApp.set(name, !existsAfter || ofApp.get(name) === true);
       }
     }
   }

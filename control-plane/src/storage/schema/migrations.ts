@@ -3,7 +3,9 @@
 import { randomUUID } from "node:crypto";
 import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
+import { bytesOfEntry } from "../history-retention.ts";
 import { newId } from "../new-id.ts";
+import { bytesIn } from "../pages.ts";
 import type { AppTable, Tables } from "../tables.ts";
 import { addBoundsAndAudit, addLimitsAndKinds } from "./bounds-and-audit.ts";
 import { Schema } from "./columns.ts";
@@ -32,6 +34,7 @@ const migrations: Record<string, Migration> = {
   "0021-members-of-apps": { up: addMembersOfApps },
   "0022-limits-and-kinds": { up: addLimitsAndKinds },
   "0023-versions-of-gateways": { up: addVersionsOfGateways },
+  "0024-history-bytes": { up: countHistoryInBytes },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -508,4 +511,21 @@ async function addVersionsOfGateways(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
   await schema.addColumn("live_gateways", "version", "bigint", (column) => column.notNull().defaultTo(0));
   await schema.createIndex("live_gateways", "live_gateways_version", ["control_plane", "version", "gateway"]);
+}
+
+/** The history of an app counts in bytes. On some databases, it counted in characters until now. */
+async function countHistoryInBytes(database: Kysely<Tables>): Promise<void> {
+  const sums = await database
+    .selectFrom("revisions")
+    .select(({ fn }) => [
+      "app",
+      fn.countAll<number>().as("entries"),
+      fn.sum<number>(bytesIn("before", "after")).as("bytes"),
+    ])
+    .groupBy("app")
+    .execute();
+  for (const { app, entries, bytes } of sums) {
+    const history_bytes = Number(bytes) + Number(entries) * bytesOfEntry;
+    await database.updateTable("usage").set({ history_bytes }).where("app", "=", app).execute();
+  }
 }
