@@ -102,16 +102,12 @@ interface Plan {
 }
 
 async function planOf(database: Database, what: RollBack, touched: Touched, pause: () => Promise<void>): Promise<Plan> {
-  const { app, apps, policy, to } = what;
+  const { app, policy, to } = what;
   // Whatever changes after this was read is found within the transaction.
   const { revision } = await database.selectFrom("meta").select("revision").executeTakeFirstOrThrow();
   const head = Number(revision);
   const owner = await getApp(database, app);
-  await requireOfThisApp(database, what);
-  const { changes: since } = await changesBetween(database, { apps, app, policy, kinds }, to, head, pause, touched);
-  // Before the app existed, it had no policies: a mistyped number would delete all of them.
-  if (since.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
-  const changes = since.filter(({ kind }) => kind !== "app").map(reversed);
+  const changes = await readChanges(database, what, head, touched, pause);
   const stored = await readPolicyRows(database, app);
   // A misspelt name must not look like a policy that is as it was.
   if (changes.length === 0 && policy !== undefined && !stored.has(policy)) {
@@ -127,17 +123,7 @@ async function planOf(database: Database, what: RollBack, touched: Touched, paus
     await pause();
   }
   const templates = new Map(await readTemplates(database, app));
-  const room = { policies: 0, templates: 0, templateBytes: 0 };
-  for (const { name, before, after } of texts.filter(({ kind }) => kind === "template")) {
-    room.templates += Number(after !== undefined) - Number(before !== undefined);
-    room.templateBytes += Buffer.byteLength(after ?? "") - Buffer.byteLength(before ?? "");
-    templates.delete(name);
-    if (after === undefined) continue;
-    const document = JSON.parse(after);
-    what.validateTemplate(name, document, owner);
-    templates.set(name, document);
-    await pause();
-  }
+  const room = { policies: 0, ...(await changeTemplates(templates, texts, owner, what, pause)) };
   const sizes = new Map<string, PolicySize>();
   let total = noSize;
   for (const { kind, name, before, after } of changes) {
@@ -155,6 +141,45 @@ async function planOf(database: Database, what: RollBack, touched: Touched, paus
   for (const [name, size] of resized) total = sumOfSizes(total, sizeChange(stored.get(name) ?? noSize, size));
   const creators = new Map([...stored].map(([name, row]) => [name, row.owner]));
   return { head, changes, texts, sizes, resized, creators, room: { ...room, ...total } };
+}
+
+/** @returns what is to be changed, from the head to the revision to go back to */
+async function readChanges(
+  database: Database,
+  what: RollBack,
+  head: number,
+  touched: Touched,
+  pause: () => Promise<void>,
+): Promise<DocumentChange[]> {
+  const { app, apps, policy, to } = what;
+  await requireOfThisApp(database, what);
+  const { changes } = await changesBetween(database, { apps, app, policy, kinds }, to, head, pause, touched);
+  // Before the app existed, it had no policies: a mistyped number would delete all of them.
+  if (changes.some(({ kind, before }) => kind === "app" && before === undefined)) throw madeAfter(what);
+  return changes.filter(({ kind }) => kind !== "app").map(reversed);
+}
+
+/** Changes the app's templates to what they will be. @returns the room that this takes */
+async function changeTemplates(
+  templates: Map<string, unknown>,
+  texts: readonly ChangedText[],
+  owner: App,
+  { validateTemplate }: RollBack,
+  pause: () => Promise<void>,
+): Promise<{ templates: number; templateBytes: number }> {
+  const room = { templates: 0, templateBytes: 0 };
+  for (const { kind, name, before, after } of texts) {
+    if (kind !== "template") continue;
+    room.templates += Number(after !== undefined) - Number(before !== undefined);
+    room.templateBytes += Buffer.byteLength(after ?? "") - Buffer.byteLength(before ?? "");
+    templates.delete(name);
+    if (after === undefined) continue;
+    const document = JSON.parse(after);
+    validateTemplate(name, document, owner);
+    templates.set(name, document);
+    await pause();
+  }
+  return room;
 }
 
 /** An app of the same name that was deleted may have been somebody else's. @throws ApiError revision-not-found */

@@ -43,6 +43,31 @@ describe("the history", () => {
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(kept.length + 2);
   });
 
+  it("counts its documents in bytes, when they come and when they go", async () => {
+    const running = await startControlPlane({ SLUICE_HISTORY_BYTES: "30000" });
+    const { app, call } = running;
+    const historyBytes = async () => {
+      const usage = await app.database
+        .selectFrom("usage")
+        .select("history_bytes")
+        .where("app", "=", "default")
+        .execute();
+      return Number(usage[0]?.history_bytes);
+    };
+    const storedBytes = async () => {
+      const rows = await app.database.selectFrom("revisions").selectAll().where("app", "=", "default").execute();
+      return rows.reduce((sum, { before, after }) => sum + 200 + Buffer.byteLength(`${before ?? ""}${after ?? ""}`), 0);
+    };
+    for (let i = 1; i <= 20; i++)
+      await call("PUT", books, { body: { ...perSecond(i), description: "é😀限".repeat(150) } });
+    expect(await historyBytes()).toBe(await storedBytes());
+    expect(await historyBytes()).toBeGreaterThan(30_000);
+    await app.deleteOutdated();
+    expect(await historyBytes()).toBe(await storedBytes());
+    expect(await historyBytes()).toBeLessThanOrEqual(30_000);
+    expect(await historyBytes()).toBeGreaterThan(25_000);
+  });
+
   it("of a deleted app is hidden from whoever has an app of that name afterwards", async () => {
     const running = await startControlPlane();
     const viewerOf = async (app: string) => {

@@ -136,6 +136,70 @@ describe("a diff", () => {
     expect(changes[0].patch).toEqual([{ op: "replace", path: "/limits/0/quota", value: 2_506 }]);
     expect(changes[7].patch).toEqual([{ op: "replace", path: "/limits/0/quota", value: 1 }]);
   });
+
+  it("of any two revisions has what differs, however policies were made, deleted and brought back in between", async () => {
+    const running = await start();
+    const { call } = running;
+    const names = ["books", "films", "songs"];
+    const several = (chosen: readonly string[], quota: number) =>
+      chosen.map((name) => JSON.stringify({ ...perSecond(quota), name })).join("\n");
+    const putSeveral = (chosen: readonly string[], quota: number) =>
+      call("PUT", "/apps/shop/policies?prune=true", { text: several(chosen, quota), type: "application/jsonl" });
+    const read = async () => {
+      const { policies } = (await call("GET", "/apps/shop/policies")).body;
+      const quotas: [string, number][] = [];
+      for (const { name, document } of policies) quotas.push([name, document.limits[0].quota]);
+      return new Map(quotas);
+    };
+    const states: [number, Map<string, number>][] = [];
+    const note = async () => states.push([(await call("GET", "/revisions")).body.revisions[0].n, await read()]);
+    await putSeveral(names, 1);
+    await note();
+    let random = 1;
+    const below = (count: number) => {
+      random = (random * 48_271) % 2_147_483_647;
+      return random % count;
+    };
+    for (let i = 0; i < 40; i++) {
+      const name = names[below(3)];
+      const kind = below(4);
+      if (kind === 0) await call("PUT", `/apps/shop/policies/${name}`, { body: { ...perSecond(1 + below(3)), name } });
+      else if (kind === 1) await call("DELETE", `/apps/shop/policies/${name}`);
+      else if (kind === 2) await putSeveral(names.filter(() => below(2) === 0).concat("always"), 1 + below(3));
+      else await call("POST", `/revisions/${states[below(states.length)]?.[0]}/rollback`, { body: { app: "shop" } });
+      await note();
+    }
+    for (let i = 0; i < 60; i++) {
+      const [from, to] = [states[below(states.length)], states[below(states.length)]] as const;
+      if (from === undefined || to === undefined) throw new Error("expected states");
+      const { changes } = (await call("GET", `/revisions/${from[0]}/diff/${to[0]}?app=shop`)).body;
+      const expected = [...names, "always"].sort().flatMap((name) => {
+        const [before, after] = [from[1].get(name), to[1].get(name)];
+        if (before === after) return [];
+        return [[name, before === undefined ? "created" : after === undefined ? "deleted" : "updated"]];
+      });
+      expect(changes.map((one: { name: string; change: string }) => [one.name, one.change])).toEqual(expected);
+    }
+  });
+
+  it("has the newest thousand of bans that were made and not ended, and says how many more there are", async () => {
+    const { app, call } = await start();
+    const entry = { at: 5, who: "ann", source: null, action: "create-ban", app: "shop", policy: null, before: null };
+    const rows = Array.from({ length: 1_100 }, (_, i) => {
+      const after = JSON.stringify({ cidr: "192.0.2.1/32" });
+      return { ...entry, number: 5 + i, subject: `ban-${String(i).padStart(4, "0")}`, after };
+    });
+    for (let at = 0; at < rows.length; at += 500) {
+      await app.database
+        .insertInto("revisions")
+        .values(rows.slice(at, at + 500))
+        .execute();
+    }
+    await app.database.updateTable("meta").set({ revision: 1_104 }).execute();
+    const { body } = await call("GET", "/revisions/2/diff/1104?app=shop");
+    const named = body.changes.map(({ kind, name }: { kind: string; name: string }) => `${kind} ${name}`);
+    expect([named.length, named[0], named.at(-1), body.moreBans]).toEqual([1_001, "ban ban-0100", "policy books", 100]);
+  });
 });
 
 describe("a roll-back", () => {
@@ -276,6 +340,52 @@ describe("a roll-back", () => {
     expect([early.status, early.body.detail]).toEqual([404, 'The app "shop" was made after revision 0.']);
     expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
     expect(await quotaOf(running)).toBe(3);
+  });
+
+  it("keeps nobody from changes while it is prepared, and undoes those that its app gets meanwhile", async () => {
+    const running = await start();
+    const { app, call } = running;
+    await call("PUT", "/apps/other", { body: { realm: {} } });
+    let pauses = 0;
+    app.pausesOf = () => async () => {
+      pauses += 1;
+      if (pauses > 1) return;
+      expect((await call("PUT", "/apps/other/policies/p", { body: perSecond(1) })).status).toBe(201);
+      await call("PUT", books, { body: perSecond(4) });
+      await call("PUT", "/apps/shop/policies/newer", { body: perSecond(4) });
+    };
+    const { status, body } = await call("POST", "/revisions/2/rollback", { body: { app: "shop" } });
+    const changes = body.changes.map(({ name, change }: { name: string; change: string }) => [name, change]);
+    expect([status, changes]).toEqual([
+      200,
+      [
+        ["books", "updated"],
+        ["newer", "deleted"],
+      ],
+    ]);
+    expect(body.changes[0].patch).toEqual([{ op: "replace", path: "/limits/0/quota", value: 1 }]);
+    expect(await quotaOf(running)).toBe(1);
+  });
+
+  it("is refused if its app changes each time while it is prepared, but not for bans or other apps", async () => {
+    const running = await start();
+    const { app, call } = running;
+    await call("PUT", "/apps/other", { body: { realm: {} } });
+    let change = async (_: number) => {};
+    let pauses = 0;
+    app.pausesOf = () => async () => {
+      pauses += 1;
+      await change(pauses);
+    };
+    change = async (n) => void (await call("PUT", books, { body: perSecond(10 + n) }));
+    const refused = await call("POST", "/revisions/2/rollback", { body: { app: "shop" } });
+    expect([refused.status, refused.body.code, refused.headers.get("retry-after")]).toEqual([409, "app-changing", "1"]);
+    change = async (n) => {
+      await call("PUT", "/apps/other/policies/p", { body: perSecond(10 + n) });
+      await call("POST", "/apps/shop/bans", { body: { cidr: "192.0.2.1/32", for: "1h" } });
+    };
+    expect((await call("POST", "/revisions/2/rollback", { body: { app: "shop" } })).status).toBe(200);
+    expect(await quotaOf(running)).toBe(1);
   });
 
   it("is for editors of the app", async () => {

@@ -18,6 +18,7 @@ import { dialectFor } from "../../../control-plane/src/storage/engines/engine.ts
 import { StorageHealth } from "../../../control-plane/src/storage/engines/storage-health.ts";
 import { migrate, schemas } from "../../../control-plane/src/storage/schema/migrations.ts";
 import type { Database, Tables } from "../../../control-plane/src/storage/tables.ts";
+import { emptyRow } from "../../../control-plane/src/storage/usage.ts";
 import { onePerSecond, startControlPlane, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
@@ -256,6 +257,39 @@ describe.each(engines)("on %s", (kind, startServer) => {
       expect(new Set((await collations()).map(({ collation }) => collation))).toEqual(new Set(["utf8mb4_nopad_bin"]));
     },
   );
+
+  it("the history of each app counts in bytes", async () => {
+    const database = await open(await place());
+    await migrate(database, "0023-versions-of-gateways");
+    const entry = { at: 1, who: "ann", source: null, action: "update-policy", policy: "p", subject: null };
+    const rows = ["shop", "shop", "other"].map((app, i) => ({
+      ...entry,
+      app,
+      number: 1 + i,
+      before: null,
+      after: '"é😀"',
+    }));
+    await database.insertInto("revisions").values(rows).execute();
+    for (const app of ["shop", "other"]) {
+      await database
+        .insertInto("usage")
+        .values({ ...emptyRow(app), history_entries: 1, history_bytes: 1 })
+        .execute();
+    }
+    await migrate(database);
+    const used = await database
+      .selectFrom("usage")
+      .select(["app", "history_bytes"])
+      .where("app", "!=", "")
+      .orderBy("app")
+      .execute();
+    expect(used.map(({ app, history_bytes }) => [app, Number(history_bytes)])).toEqual(
+      expect.arrayContaining([
+        ["other", 208],
+        ["shop", 416],
+      ]),
+    );
+  });
 
   it("steps that ran by a clock that is ahead keep no later step from running", async () => {
     const database = await open(await place());
