@@ -1,6 +1,5 @@
 // Reads what the entries of the history say about documents: one entry whole, and what changed between two revisions.
 
-import { setImmediate } from "node:timers/promises";
 import { type ExpressionBuilder, type SqlBool, sql, type Transaction } from "kysely";
 import { ApiError } from "../errors/api-error.ts";
 import { sorted } from "../limits/sorted.ts";
@@ -200,7 +199,6 @@ async function readTouched(
     }
     touched.to = page.length < entriesAtOnce ? to : Number(page.at(-1)?.number);
     await pause();
-    await setImmediate();
   }
 }
 
@@ -245,7 +243,6 @@ async function readDocuments(
       }
       await pause();
     }
-    await setImmediate();
   }
   return found;
 }
@@ -308,7 +305,7 @@ export function touchingEntries(
     .execute();
 }
 
-/** Returns which documents an entry changes. If it has many, it is read, one at a time, and others have their turn. */
+/** Returns which documents an entry changes. If it has many, it is read, which takes some milliseconds. */
 export async function documentsTouched(
   database: Database | Transaction<Tables>,
   entry: TouchingEntry,
@@ -321,7 +318,6 @@ export async function documentsTouched(
     .$if(entry.action === "roll-back", (query) => query.select("after"))
     .where("number", "=", Number(entry.number))
     .executeTakeFirst();
-  await setImmediate();
   return documentsOf(entry, parsed(row?.before ?? null), parsed(row?.after ?? null));
 }
 

@@ -7,7 +7,7 @@ import type { Transaction } from "kysely";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, readApps } from "./apps.ts";
 import { readBans } from "./bans.ts";
-import type { Action } from "./entry.ts";
+import { type Action, isOfMany } from "./entry.ts";
 import type { Position } from "./epoch.ts";
 import { documentsTouched, touchingEntries } from "./history.ts";
 import { type ListRanges, readListRanges } from "./network-lists.ts";
@@ -179,7 +179,9 @@ async function findTouched(
     if (action === "create-caller" || action === "delete-caller" || action === "delete-app") {
       touched.appsOfCallers.add(row.app);
     }
-    for (const { kind, app, name, existsAfter } of await documentsTouched(transaction, row)) {
+    const documents = await documentsTouched(transaction, row);
+    if (isOfMany(action)) await setImmediate();
+    for (const { kind, app, name, existsAfter } of documents) {
       if (kind === "app") touched.apps.set(name, action === "delete-app" || touched.apps.get(name) === true);
       else if (kind === "ban") touched.bans.add(name);
       else if (kind === "networks") touched.networkLists.set(`${app}:${name}`, { app, name });

@@ -51,6 +51,18 @@ it("of bans that were made and ended is read in short pieces, and a roll-back re
   };
   const diff = () => send(url, "GET", `/revisions/${from}/diff/${to}?app=default`, {});
   expect(await shortest(diff)).toBeLessThan(mostTurnMs);
+  const { token } = (await send(url, "POST", "/tokens", { body: { name: "v", app: "default", role: "viewer" } })).body;
+  let shown = 0;
+  const eight = Array.from({ length: 8 }, async () => {
+    const { status } = await send(url, "GET", `/revisions/${from}/diff/${to}?app=default`, { token });
+    shown += Number(status === 200);
+  });
+  let answered = 0;
+  for (; shown < 8; answered++) await send(url, "GET", "/apps/default", {});
+  await Promise.all(eight);
+  // Each waits for two or three turns, of which a diff has some fifty.
+  console.log(`beside eight diffs, ${answered} requests of somebody else are answered`);
+  expect(answered).toBeGreaterThan(50);
   const rollBack = () => send(url, "POST", `/revisions/${from}/rollback?dryRun=true`, { body: { app: "default" } });
   expect(await shortest(rollBack)).toBeLessThan(mostTurnMs);
 });
