@@ -5208,6 +5208,7 @@ export interface components {
                 }[];
                 text: string;
             }[];
+            moreBans?: number;
         };
         RollBack: {
             revision?: number;
@@ -5245,6 +5246,7 @@ export interface components {
                 text: string;
             }[];
             gateways?: string[];
+            moreChanges?: number;
         };
         AuditPage: {
             entries: {
