@@ -72,8 +72,8 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
         text === undefined ? undefined : readMoment(name, text, app.now());
       const times = { sinceMs: msOf("since", since), untilMs: msOf("until", until) };
       const apps = appsOf(callerOf(request), "manage");
-      const { entries, hasMore } = await listAudit(app.database, { apps, ...filter, ...times }, before, limit);
-      return { entries: entries.map(shown), next: hasMore ? entries.at(-1)?.id : undefined };
+      const { entries, next } = await listAudit(app.database, { apps, ...filter, ...times }, before, limit);
+      return { entries: entries.map(shown), next };
     },
   );
 }

@@ -77,9 +77,9 @@ export default async function revisionRoutes(
     },
     async (request) => {
       const { before, limit } = request.query;
-      const found = await listRevisions(app.database, appsOf(callerOf(request), "read"), before, limit + 1);
-      const revisions = found.slice(0, limit);
-      return { revisions: revisions.map(shown), next: found.length > limit ? revisions.at(-1)?.number : undefined };
+      const apps = appsOf(callerOf(request), "read");
+      const { revisions, next } = await listRevisions(app.database, apps, before, limit);
+      return { revisions: revisions.map(shown), next };
     },
   );
 

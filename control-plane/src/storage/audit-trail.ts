@@ -1,7 +1,6 @@
 // The audit trail: the history of what gateways enforce and the audit entries of everything else, in one list by time.
 
-import type { ExpressionBuilder } from "kysely";
-import { type SqlBool, sql } from "kysely";
+import { type Expression, expressionBuilder, type SqlBool, sql } from "kysely";
 import type { AuditAction } from "./audit.ts";
 import type { Action } from "./entry.ts";
 import { bytesIn, pageOf } from "./pages.ts";
@@ -45,16 +44,24 @@ type Sortable = "revisions" | "audit";
 /** Ids of revisions sort as their numbers do. */
 const revisionDigits = 16;
 
+/**
+ * How many rows of a table a page looks at: an index has those of an app, or of a person, by their times, and few of them may be what all
+ * filters together ask for.
+ */
+const mostLookedAt = 5_000;
+/** SQLite reads at most 500 series in one statement. */
+const seriesAtOnce = 100;
+
 export interface AuditPage {
   readonly entries: AuditEntry[];
-  /** Whether there are older entries. */
-  readonly hasMore: boolean;
+  /** Where the next page begins; undefined: there are no older entries. */
+  readonly next: string | undefined;
 }
 
 /**
- * Lists entries, newest first.
+ * Lists entries, newest first. A page ends, maybe without an entry, when it has looked at as many rows as a page may.
  *
- * @param before the id of the last entry of the previous page; undefined: the first page
+ * @param before `next` of the previous page; undefined: the first page
  */
 export async function listAudit(
   database: Database,
@@ -62,58 +69,199 @@ export async function listAudit(
   before: string | undefined,
   limit: number,
 ): Promise<AuditPage> {
-  const from = before === undefined ? undefined : positionOf(before);
   const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
-  const found = [
-    ...(await findPlaces(database, "revisions", filter, former, from, limit + 1)),
-    ...(await findPlaces(database, "audit", filter, former, from, limit + 1)),
-  ];
-  const newest = found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit + 1);
-  const { page, hasMore } = pageOf(newest, limit);
+  const asked = { filter, former, from: before === undefined ? undefined : positionOf(before), limit: limit + 1 };
+  const looks = [await look(database, "revisions", asked), await look(database, "audit", asked)];
+  // What one look has not reached may be newer than what the other one has found.
+  const end = latest(looks.map((one) => one.end));
+  const found = looks
+    .flatMap(({ places }) => places)
+    .filter(({ id }) => id >= end)
+    .sort((a, b) => (a.id < b.id ? 1 : -1))
+    .slice(0, limit + 1);
+  const { page, hasMore } = pageOf(await withSizes(database, found), limit);
   const entries = await readEntries(database, page);
-  // An entry may have been deleted meanwhile.
-  return { entries: page.flatMap(({ id }) => entries.get(id) ?? []), hasMore };
+  return {
+    // An entry may have been deleted meanwhile.
+    entries: page.flatMap(({ id }) => entries.get(id) ?? []),
+    next: hasMore ? page.at(-1)?.id : end || undefined,
+  };
 }
 
-/** Where an entry is, and how large its documents are. */
+interface Asked {
+  readonly filter: AuditFilter;
+  readonly former: readonly FormerApp[];
+  readonly from: Position | undefined;
+  readonly limit: number;
+}
+
+/** Where an entry is. */
 interface Place {
   /** Of the entry in the list. */
   readonly id: string;
   /** Of the row in its table. */
   readonly key: number | string;
-  readonly size: number;
 }
 
-async function findPlaces(
+interface Look {
+  readonly places: readonly Place[];
+  /** The id of the row where it ended; empty: it has seen all rows. */
+  readonly end: string;
+}
+
+/** Rows that an index has by their times, and what else the filter asks of them. */
+interface Series {
+  readonly equal: { readonly app?: string; readonly who?: string; readonly action?: string };
+  readonly rest: { readonly action?: string; readonly subject?: string };
+  readonly sinceMs: number | undefined;
+}
+
+async function look(database: Database, table: Sortable, asked: Asked): Promise<Look> {
+  const { subject } = asked.filter;
+  if (subject !== undefined && (await isRare(database, table, subject))) {
+    const ofSubject = rowsOf(database, table).where("subject", "=", subject).limit(mostLookedAt);
+    const rows = await database
+      .selectFrom(ofSubject.as("looked"))
+      .selectAll()
+      .where(matching(table, asked))
+      .orderBy("at", "desc")
+      .orderBy("place", "desc")
+      .limit(asked.limit)
+      .execute();
+    return { places: rows.map((row) => placeOf(table, row)), end: "" };
+  }
+  const series = seriesOf(asked);
+  const most = Math.max(1, Math.floor(mostLookedAt / series.length));
+  const looks: Look[] = [];
+  for (let i = 0; i < series.length; i += seriesAtOnce) {
+    looks.push(await lookInto(database, table, asked, series.slice(i, i + seriesAtOnce), most));
+  }
+  return { places: looks.flatMap(({ places }) => places), end: latest(looks.map(({ end }) => end)) };
+}
+
+/** Whether the rows with a subject, which the trail has no index for by their times, are so few that one page may look at all. */
+async function isRare(database: Database, table: Sortable, subject: string): Promise<boolean> {
+  const further = rowsOf(database, table).where("subject", "=", subject).limit(1).offset(mostLookedAt);
+  return (await further.executeTakeFirst()) === undefined;
+}
+
+function seriesOf({ filter, former }: Asked): Series[] {
+  const { app, who, action, subject, sinceMs } = filter;
+  const apps = filter.apps ?? (app === undefined ? undefined : [app]);
+  if (apps === undefined) {
+    return who === undefined
+      ? [{ equal: given({ action }), rest: given({ subject }), sinceMs }]
+      : [{ equal: { who }, rest: given({ action, subject }), sinceMs }];
+  }
+  const beginsMs = new Map(former.map((one) => [one.app, one.deletedAtMs + 1]));
+  return apps
+    .filter((one) => app === undefined || one === app)
+    .map((one) => ({
+      equal: { app: one, ...given({ who }) },
+      rest: given({ action, subject }),
+      sinceMs: Math.max(beginsMs.get(one) ?? 0, sinceMs ?? 0),
+    }));
+}
+
+function given<Name extends string>(fields: { [name in Name]: string | undefined }): { [name in Name]?: string } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [name in Name]?: string;
+  };
+}
+
+/** @param most how many rows of each series it may look at */
+async function lookInto(
   database: Database,
   table: Sortable,
-  filter: AuditFilter,
-  former: readonly FormerApp[],
-  from: Position | undefined,
-  limit: number,
-): Promise<Place[]> {
-  const key = table === "revisions" ? "number" : "id";
-  const rows = await database
+  { filter: { untilMs }, from, limit }: Asked,
+  series: readonly Series[],
+  most: number,
+): Promise<Look> {
+  const isFiltered = series.some(({ rest }) => Object.keys(rest).length > 0);
+  const read = isFiltered ? most : Math.min(most, limit);
+  const ordered = series.map(({ equal, sinceMs }) =>
+    rowsOf(database, table)
+      .where(row.and([row.and(equal), within(table, keyOf(table), { sinceMs, untilMs, from })]))
+      .orderBy("at", "desc")
+      .orderBy(sql.ref(keyOf(table)), "desc"),
+  );
+  const [first, ...others] = ordered.map((query, i) =>
+    database
+      .selectFrom(query.limit(read).as("looked"))
+      .select(["at", "place"])
+      .where(row.and(series[i]?.rest ?? {})),
+  );
+  if (first === undefined) return { places: [], end: "" };
+  const rows = await first.unionAll(others).orderBy("at", "desc").orderBy("place", "desc").limit(limit).execute();
+  const places = rows.map((row) => placeOf(table, row));
+  // Of one series, or of series of which it has read as many rows as the page may have, those that were found are the newest ones.
+  const isFull = places.length === limit;
+  if ((isFull && series.length === 1) || (!isFiltered && read === limit)) return { places, end: "" };
+  const [firstLast, ...lasts] = ordered.map((query) =>
+    database
+      .selectFrom(
+        query
+          .limit(1)
+          .offset(read - 1)
+          .as("last"),
+      )
+      .select(["at", "place"]),
+  );
+  const ends = (await firstLast?.unionAll(lasts).execute()) ?? [];
+  return { places, end: latest(ends.map((row) => placeOf(table, row).id)) };
+}
+
+function rowsOf(database: Database, table: Sortable) {
+  return database
     .selectFrom(table)
-    .select(["at", sql<number | string>`${sql.ref(key)}`.as("key"), bytesIn("before", "after").as("size")])
-    .where(matching(filter, former))
-    .$if(from !== undefined, (query) => query.where(earlier(table, from as Position)))
-    .orderBy("at", "desc")
-    .orderBy(key as "at", "desc")
-    .limit(limit)
-    .execute();
-  return rows.map(({ at, key, size }) => ({
-    id: table === "revisions" ? idOfRevision(at, key) : idOf({ atMs: Number(at), id: `a${key}` }),
-    key: table === "revisions" ? Number(key) : key,
-    size: Number(size),
-  }));
+    .select(["at", "app", "who", "action", "subject", sql<number | string>`${sql.ref(keyOf(table))}`.as("place")]);
+}
+
+function keyOf(table: Sortable) {
+  return table === "revisions" ? "number" : "id";
+}
+
+function placeOf(table: Sortable, { at, place }: { at: number; place: number | string }): Place {
+  return table === "revisions"
+    ? { id: idOfRevision(at, place), key: Number(place) }
+    : { id: idOf({ atMs: Number(at), id: `a${place}` }), key: place };
+}
+
+function latest(ids: readonly string[]): string {
+  return [...ids].sort().at(-1) ?? "";
+}
+
+/** @returns the places with the sizes of their documents */
+async function withSizes(database: Database, places: readonly Place[]): Promise<(Place & { size: number })[]> {
+  const sizes = new Map<number | string, number>();
+  const { numbers, ids } = keysOf(places);
+  const size = bytesIn("before", "after").as("size");
+  if (numbers.length > 0) {
+    const rows = await database
+      .selectFrom("revisions")
+      .select(["number", size])
+      .where("number", "in", numbers)
+      .execute();
+    for (const row of rows) sizes.set(Number(row.number), Number(row.size));
+  }
+  if (ids.length > 0) {
+    const rows = await database.selectFrom("audit").select(["id", size]).where("id", "in", ids).execute();
+    for (const row of rows) sizes.set(row.id, Number(row.size));
+  }
+  return places.map((place) => ({ ...place, size: sizes.get(place.key) ?? 0 }));
+}
+
+function keysOf(places: readonly Place[]): { numbers: number[]; ids: string[] } {
+  return {
+    numbers: places.flatMap(({ key }) => (typeof key === "number" ? [key] : [])),
+    ids: places.flatMap(({ key }) => (typeof key === "string" ? [key] : [])),
+  };
 }
 
 /** @returns entries by their ids */
 async function readEntries(database: Database, places: readonly Place[]): Promise<Map<string, AuditEntry>> {
   const entries = new Map<string, AuditEntry>();
-  const numbers = places.flatMap(({ key }) => (typeof key === "number" ? [key] : []));
-  const ids = places.flatMap(({ key }) => (typeof key === "string" ? [key] : []));
+  const { numbers, ids } = keysOf(places);
   if (numbers.length > 0) {
     const rows = await database.selectFrom("revisions").selectAll().where("number", "in", numbers).execute();
     for (const row of rows) {
@@ -148,21 +296,38 @@ function positionOf(id: string): Position {
   return { atMs: Number(id.slice(0, 15)), id: id.slice(16) };
 }
 
+const row = expressionBuilder<Tables, Sortable>();
+
+/** @param place the column with the rows' keys */
+function within(
+  table: Sortable,
+  place: "number" | "id" | "place",
+  { sinceMs, untilMs, from }: { sinceMs: number | undefined; untilMs: number | undefined; from: Position | undefined },
+): Expression<SqlBool> {
+  return row.and([
+    ...(sinceMs === undefined ? [] : [row("at", ">=", sinceMs)]),
+    ...(untilMs === undefined ? [] : [row("at", "<", untilMs)]),
+    ...(from === undefined ? [] : [earlier(table, place, from)]),
+  ]);
+}
+
 /** Audit entries sort before revisions of the same millisecond, because "a" sorts before "r". */
-function earlier<Table extends Sortable>(table: Table, { atMs, id }: Position) {
-  return (row: ExpressionBuilder<Tables, Sortable>) => {
-    const kind = id.slice(0, 1);
-    const within =
-      table === "revisions"
-        ? kind === "a"
-          ? sql<SqlBool>`1 = 0`
-          : row("number", "<", Number(id.slice(1)))
-        : kind === "r"
-          ? sql<SqlBool>`1 = 1`
-          : row("id", "<", id.slice(1));
-    // Said twice, so that an index leads to the page's beginning.
-    return row.and([row("at", "<=", atMs), row.or([row("at", "<", atMs), row.and([row("at", "=", atMs), within])])]);
-  };
+function earlier(table: Sortable, place: string, { atMs, id }: Position): Expression<SqlBool> {
+  const kind = id.slice(0, 1);
+  const column = sql.ref(place);
+  const ofMillisecond =
+    table === "revisions"
+      ? kind === "a"
+        ? sql<SqlBool>`1 = 0`
+        : sql<SqlBool>`${column} < ${Number(id.slice(1))}`
+      : kind === "r"
+        ? sql<SqlBool>`1 = 1`
+        : sql<SqlBool>`${column} < ${id.slice(1)}`;
+  // Said twice, so that an index leads to the page's beginning.
+  return row.and([
+    row("at", "<=", atMs),
+    row.or([row("at", "<", atMs), row.and([row("at", "=", atMs), ofMillisecond])]),
+  ]);
 }
 
 interface FormerApp {
@@ -197,19 +362,15 @@ async function readFormerApps(database: Database, apps: readonly string[]): Prom
   return [...found].map(([app, deletedAtMs]) => ({ app, deletedAtMs }));
 }
 
-function matching(filter: AuditFilter, former: readonly FormerApp[]) {
-  const { apps, app, who, action, subject, sinceMs, untilMs } = filter;
-  return (row: ExpressionBuilder<Tables, Sortable>) =>
-    row.and([
-      ...(apps === undefined ? [] : [apps.length === 0 ? sql<SqlBool>`1 = 0` : row("app", "in", [...apps])]),
-      ...(app === undefined ? [] : [row("app", "=", app)]),
-      ...(who === undefined ? [] : [row("who", "=", who)]),
-      ...(action === undefined ? [] : [row("action", "=", action)]),
-      ...(subject === undefined ? [] : [row("subject", "=", subject)]),
-      ...(sinceMs === undefined ? [] : [row("at", ">=", sinceMs)]),
-      ...(untilMs === undefined ? [] : [row("at", "<", untilMs)]),
-      ...former.map(({ app: name, deletedAtMs }) => row.or([row("app", "!=", name), row("at", ">", deletedAtMs)])),
-    ]);
+/** What a filter asks of rows of a subject. */
+function matching(table: Sortable, { filter, former, from }: Asked): Expression<SqlBool> {
+  const { apps, app, who, action, sinceMs, untilMs } = filter;
+  return row.and([
+    row.and(given({ app, who, action })),
+    within(table, "place", { sinceMs, untilMs, from }),
+    ...(apps === undefined ? [] : [apps.length === 0 ? sql<SqlBool>`1 = 0` : row("app", "in", [...apps])]),
+    ...former.map((one) => row.or([row("app", "!=", one.app), row("at", ">", one.deletedAtMs)])),
+  ]);
 }
 
 interface CommonRow {

@@ -16,8 +16,19 @@ export interface Revision {
   readonly subject: string | undefined;
 }
 
+export interface RevisionPage {
+  readonly revisions: Revision[];
+  /** Lists the next page as `before`; undefined: there are no older revisions. */
+  readonly next: number | undefined;
+}
+
+/** How many rows a page reads, of all apps together. */
+const mostRead = 5_000;
+/** SQLite has at most 500 selections in a statement. */
+const appsAtOnce = 100;
+
 /**
- * Lists revisions, newest first.
+ * Lists revisions, newest first. A page may have fewer than the limit if they are of many apps.
  * @param apps lists only revisions of these apps since they were last created; undefined lists all
  * @param before lists only revisions with a lower number; undefined lists all
  */
@@ -26,31 +37,61 @@ export async function listRevisions(
   apps: readonly string[] | undefined,
   before: number | undefined,
   limit: number,
-): Promise<Revision[]> {
+): Promise<RevisionPage> {
   let query = database
     .selectFrom("revisions")
-    .select(["number", "at", "who", "source", "action", "app", "policy", "subject"]);
-  if (apps?.length === 0) return [];
-  if (apps !== undefined) {
-    query = query.where("app", "in", apps);
-    // Revisions of a deleted app with the same name are left out: it may have belonged to somebody else.
-    const deleted = await database
-      .selectFrom("revisions")
-      .select(({ fn }) => ["app", fn.max("number").as("number")])
-      .where("app", "in", apps)
-      .where("action", "=", "delete-app" satisfies Action)
-      .groupBy("app")
-      .execute();
-    for (const { app, number } of deleted) {
-      query = query.where((row) => row.or([row("app", "!=", app), row("number", ">", Number(number))]));
-    }
-  }
+    .select(["number", "at", "who", "source", "action", "app", "policy", "subject"])
+    .orderBy("number", "desc");
   if (before !== undefined) query = query.where("number", "<", before);
-  const rows = await query.orderBy("number", "desc").limit(limit).execute();
-  return rows.map(revisionFrom);
+  if (apps === undefined) return pageFrom(await query.limit(limit + 1).execute(), 0, limit);
+  // Each app is read by itself: no index has those of several apps by their numbers.
+  const most = Math.max(1, Math.min(limit + 1, Math.floor(mostRead / apps.length)));
+  const rows: Row[] = [];
+  /** What is older may lack some. */
+  let end = 0;
+  for (let i = 0; i < apps.length; i += appsAtOnce) {
+    const some = apps.slice(i, i + appsAtOnce);
+    const deletions = await readDeletions(database, some);
+    const [first, ...others] = some.map((app) => {
+      const ofApp = query.where("app", "=", app).where("number", ">", deletions.get(app) ?? 0);
+      return database.selectFrom(ofApp.limit(most).as("newest")).selectAll();
+    });
+    const found = (await first?.unionAll(others).execute()) ?? [];
+    for (const app of some) {
+      const numbers = found.filter((row) => row.app === app).map(({ number }) => Number(number));
+      if (numbers.length === most) end = Math.max(end, Math.min(...numbers));
+    }
+    rows.push(...found);
+  }
+  rows.sort((a, b) => Number(b.number) - Number(a.number));
+  return pageFrom(
+    rows.filter(({ number }) => Number(number) >= end),
+    end,
+    limit,
+  );
 }
 
-export function revisionFrom(row: Omit<RevisionTable, "before" | "after">): Revision {
+type Row = Omit<RevisionTable, "before" | "after">;
+
+/** @param end the revision to which all were read; 0: there are no others */
+function pageFrom(rows: readonly Row[], end: number, limit: number): RevisionPage {
+  const revisions = rows.slice(0, limit).map(revisionFrom);
+  return { revisions, next: rows.length > limit ? revisions.at(-1)?.number : end || undefined };
+}
+
+/** Revisions of a deleted app with the same name are left out: it may have belonged to somebody else. */
+async function readDeletions(database: Database, apps: readonly string[]): Promise<Map<string, number>> {
+  const deleted = await database
+    .selectFrom("revisions")
+    .select(({ fn }) => ["app", fn.max("number").as("number")])
+    .where("app", "in", apps)
+    .where("action", "=", "delete-app" satisfies Action)
+    .groupBy("app")
+    .execute();
+  return new Map(deleted.map(({ app, number }) => [app, Number(number)]));
+}
+
+export function revisionFrom(row: Row): Revision {
   return {
     number: Number(row.number),
     atMs: Number(row.at),
