@@ -4,11 +4,15 @@ import fp from "fastify-plugin";
 import { storeUses } from "../storage/callers.ts";
 
 const everyMs = 60_000;
+/** Of a minute. Whoever makes tokens, uses them once and deletes them must not fill the memory, nor the time of the database. */
+const mostUses = 10_000;
 
 declare module "fastify" {
   interface FastifyInstance {
     /** @param id of the token */
     noteTokenUse(id: string): void;
+    /** The token was deleted. @param id of the token */
+    forgetTokenUse(id: string): void;
     /** Stores what was noted since the last time. */
     storeTokenUses(): Promise<void>;
   }
@@ -16,26 +20,38 @@ declare module "fastify" {
 
 export default fp<{ now: () => number }>(
   async (app, { now }) => {
-    let uses = new Map<string, number>();
+    const uses = new Map<string, number>();
+    let storing: Promise<void> | undefined;
     const store = async () => {
       if (uses.size === 0 || app.storageHealth.state !== "ok") return;
-      const stored = uses;
-      uses = new Map();
       try {
-        await storeUses(app.database, stored);
+        await storeUses(app.database, uses);
       } catch (error) {
         // They are stored with the next ones.
-        for (const [id, atMs] of stored) if (!uses.has(id)) uses.set(id, atMs);
         app.log.warn({ err: error }, "cannot store when tokens were last used; trying again");
       }
     };
-    app.decorate("noteTokenUse", (id: string) => void uses.set(id, now()));
-    app.decorate("storeTokenUses", store);
-    const timer = setInterval(() => void store(), everyMs);
+    const storeOnce = () => {
+      storing ??= store().finally(() => {
+        storing = undefined;
+      });
+      return storing;
+    };
+    app.decorate("noteTokenUse", (id: string) => {
+      // The last one comes last: if there are too many, the one that was used the longest ago goes.
+      uses.delete(id);
+      uses.set(id, now());
+      if (uses.size <= mostUses) return;
+      const [oldest = ""] = uses.keys();
+      uses.delete(oldest);
+    });
+    app.decorate("forgetTokenUse", (id: string) => void uses.delete(id));
+    app.decorate("storeTokenUses", storeOnce);
+    const timer = setInterval(() => void storeOnce(), everyMs);
     timer.unref();
     app.addHook("onClose", async () => {
       clearInterval(timer);
-      await store();
+      await storeOnce();
     });
   },
   { name: "token-uses", dependencies: ["database"] },

@@ -15,7 +15,7 @@ import { invalidRequest, readBody } from "../schemas/read-body.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
 import { createMember, deleteMember, getMember, listMembers, type Member, updateMember } from "../storage/members.ts";
 import { originOf } from "./applied.ts";
-import { etagOf, preconditionOf } from "./preconditions.ts";
+import { etagOf, hasPrecondition, preconditionOf } from "./preconditions.ts";
 
 const tags = ["members"];
 const params = { type: "object", properties: { member: memberSegment } } as const;
@@ -178,7 +178,8 @@ export default async function memberRoutes(
       schema: {
         tags,
         summary: "Change a member's roles, or disable a member",
-        description: "To an app's owner, a dry run shows only members of that app.",
+        description:
+          "An app's owner may try by a dry run, or send If-Match or If-None-Match, only for members of that app.",
         params,
         querystring: querySchema({ dryRun: dryRunParameter }),
         response: answers({ 200: "MemberChange" }, etagHeader),
@@ -189,8 +190,10 @@ export default async function memberRoutes(
       const caller = callerOf(request);
       requireAllowed(caller, asked);
       const { member: name } = request.params;
-      // An owner who gives somebody a role learns who that is, and leaves a trace. A request that leaves none must not show more.
-      if (givesNoRole(asked) || request.query.dryRun) await requireVisible(app, caller, name);
+      // An owner who gives somebody a role learns who that is, and leaves a trace. A request that may leave none must not show more.
+      if (givesNoRole(asked) || request.query.dryRun || hasPrecondition(request)) {
+        await requireVisible(app, caller, name);
+      }
       const member = await updateMember(
         app.database,
         originOf(request),

@@ -11,6 +11,11 @@ export function etagOf(revision: number): string {
   return `"${revision}"`;
 }
 
+/** Whether a request that changes something may be refused for the version of what it is about. */
+export function hasPrecondition({ headers }: FastifyRequest): boolean {
+  return headers["if-match"] !== undefined || headers["if-none-match"] !== undefined;
+}
+
 /** Returns the check of the request's preconditions, for a request that changes something. */
 export function preconditionOf(request: FastifyRequest): Precondition {
   const ifMatch = request.headers["if-match"];

@@ -153,6 +153,7 @@ export default async function tokenRoutes(app: FastifyInstance): Promise<void> {
     async (request, reply) => {
       const scope = scopeOf(callerOf(request));
       const revision = await deleteTokenById(app.database, originOf(request), scope, request.params.id);
+      if (!request.query.dryRun) app.forgetTokenUse(request.params.id);
       if (revision === undefined) return request.query.dryRun ? { dryRun: true } : {};
       return announceChange(app, reply, revision, request.query.wait);
     },

@@ -45,11 +45,11 @@ type Sortable = "revisions" | "audit";
 const revisionDigits = 16;
 
 /**
- * How many rows of a table a page looks at: an index has those of an app, or of a person, by their times, and few of them may be what all
+ * How many rows of a table a statement looks at: an index has those of an app, or of a person, by their times, and few of them may be what all
  * filters together ask for.
  */
 const mostLookedAt = 5_000;
-/** SQLite reads at most 500 series in one statement. */
+/** Of each of these, a page looks at 50 rows at least, or an owner of a thousand apps would get pages of five. */
 const seriesAtOnce = 100;
 
 export interface AuditPage {
@@ -131,7 +131,7 @@ async function look(database: Database, table: Sortable, asked: Asked): Promise<
     return { places: rows.map((row) => placeOf(table, row)), end: "" };
   }
   const series = seriesOf(asked);
-  const most = Math.max(1, Math.floor(mostLookedAt / series.length));
+  const most = Math.floor(mostLookedAt / Math.min(series.length, seriesAtOnce));
   const looks: Look[] = [];
   for (let i = 0; i < series.length; i += seriesAtOnce) {
     looks.push(await lookInto(database, table, asked, series.slice(i, i + seriesAtOnce), most));

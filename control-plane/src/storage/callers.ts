@@ -1,7 +1,8 @@
 // Finds who a token or a session belongs to, with their rights of now: a change of a member's roles is in force for the next
 // request.
 
-import type { Transaction } from "kysely";
+import { setImmediate } from "node:timers/promises";
+import { sql, type Transaction } from "kysely";
 import type { Caller } from "../rights/caller.ts";
 import { type GroupMapping, withGroups } from "../rights/group-rights.ts";
 import type { AppRole } from "../rights/roles.ts";
@@ -122,13 +123,33 @@ async function readGroups(database: Database | Transaction<Tables>, member: stri
   return rows.map(({ group_name }) => group_name);
 }
 
-/** Stores when tokens were last used. @param uses times in milliseconds since 1970, by the tokens' ids */
-export function storeUses(database: Database, uses: ReadonlyMap<string, number>): Promise<void> {
-  return write(database, async (transaction) => {
-    for (const [id, lastUsedAtMs] of uses) {
-      await transaction.updateTable("tokens").set({ last_used_at: lastUsedAtMs }).where("id", "=", id).execute();
-    }
-  });
+/** Each part is one statement, and others' changes go between two parts. */
+const usesAtOnce = 200;
+
+/**
+ * Stores when tokens were last used, and forgets those that it has stored.
+ * @param uses times in milliseconds since 1970, by the tokens' ids. A token that is gone has none
+ */
+export async function storeUses(database: Database, uses: Map<string, number>): Promise<void> {
+  const all = [...uses];
+  for (let i = 0; i < all.length; i += usesAtOnce) {
+    const part = all.slice(i, i + usesAtOnce);
+    const times = part.map(([id, atMs]) => sql`when ${id} then ${sql.lit(atMs)}`);
+    await write(database, (transaction) =>
+      transaction
+        .updateTable("tokens")
+        .set({ last_used_at: sql<number>`case id ${sql.join(times, sql` `)} end` })
+        .where(
+          "id",
+          "in",
+          part.map(([id]) => id),
+        )
+        .execute(),
+    );
+    // SQLite's driver does its work in this thread.
+    await setImmediate();
+    for (const [id, atMs] of part) if (uses.get(id) === atMs) uses.delete(id);
+  }
 }
 
 /** Returns whose the tokens are that were used or made last, by their hashes, the newest at the end. Members come without their roles. */

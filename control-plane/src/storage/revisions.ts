@@ -22,9 +22,9 @@ export interface RevisionPage {
   readonly next: number | undefined;
 }
 
-/** How many rows a page reads, of all apps together. */
+/** How many rows a statement reads, of all its apps together. */
 const mostRead = 5_000;
-/** SQLite has at most 500 selections in a statement. */
+/** In a statement. SQLite takes 500 at most. */
 const appsAtOnce = 100;
 
 /**
@@ -45,7 +45,7 @@ export async function listRevisions(
   if (before !== undefined) query = query.where("number", "<", before);
   if (apps === undefined) return pageFrom(await query.limit(limit + 1).execute(), 0, limit);
   // Each app is read by itself: no index has those of several apps by their numbers.
-  const most = Math.max(1, Math.min(limit + 1, Math.floor(mostRead / apps.length)));
+  const most = Math.min(limit + 1, Math.floor(mostRead / Math.min(apps.length, appsAtOnce)));
   const rows: Row[] = [];
   /** What is older may lack some. */
   let end = 0;

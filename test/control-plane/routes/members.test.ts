@@ -153,6 +153,24 @@ describe("an owner", () => {
     expect((await tryOut("eve")).body).toMatchObject({ admin: true, dryRun: true });
   });
 
+  it.each(["if-match", "if-none-match"])(
+    "learns nothing of somebody outside of their app by %s, which leaves no trace",
+    async (header) => {
+      const running = await start();
+      const token = await add(running, "ann", { roles: { shop: "owner" } });
+      await add(running, "eve", { roles: { bank: "viewer" } });
+      const answerOf = async (name: string, version: string) => {
+        const asked = { token, body: { roles: { shop: "viewer" } }, headers: { [header]: version } };
+        const { status, body, headers } = await running.call("PATCH", `/members/${name}`, asked);
+        return [status, body.code, headers.get("etag")];
+      };
+      for (const version of ['"0"', '"1"', "*"]) {
+        expect([version, await answerOf("eve", version)]).toEqual([version, await answerOf("nobody", version)]);
+      }
+      expect(await answerOf("eve", "*")).toEqual([404, "member-not-found", null]);
+    },
+  );
+
   it("of an app with the name of a prototype's field sees its members alone", async () => {
     const running = await start();
     await running.call("PUT", "/apps/constructor", { body: { realm: {} } });

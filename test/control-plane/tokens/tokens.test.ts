@@ -1,6 +1,7 @@
 import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { FastifyInstance } from "fastify";
 import { describe, expect, it } from "vitest";
 import { adminTokenNames, deleteToken, replaceToken } from "../../../control-plane/src/storage/tokens.ts";
 import { tokenRecord } from "../../../control-plane/src/tokens/token.ts";
@@ -256,5 +257,59 @@ describe("the gateway token that a control plane makes itself", () => {
       expect((await call("DELETE", `/tokens/${id}`, { token: asker })).body.code).toBe("token-not-found");
     }
     expect(await listed()).toHaveLength(1);
+  });
+});
+
+describe("the uses of tokens", () => {
+  /** The parameters of each statement that stores some, with the transactions that had begun before it. */
+  function stored({ storageObserver }: FastifyInstance): { ids: readonly unknown[]; transaction: number }[] {
+    const found: { ids: readonly unknown[]; transaction: number }[] = [];
+    let transactions = 0;
+    storageObserver.add({
+      statement: ({ query: { sql, parameters } }) => {
+        if (/^update .tokens. set .last_used_at./.test(sql)) found.push({ ids: parameters, transaction: transactions });
+      },
+      transaction: () => {
+        transactions += 1;
+        return () => undefined;
+      },
+      waited: () => undefined,
+      failed: () => undefined,
+    });
+    return found;
+  }
+
+  it("of fourteen thousand that come and go are those of the last ten thousand, and stored in parts between which others change things", async () => {
+    const { app, call } = await startControlPlane();
+    const { id, token } = (await call("POST", "/tokens", { body: { name: "t", app: "default", role: "viewer" } })).body;
+    const parts = stored(app);
+    for (let i = 0; i < 14_000; i++) app.noteTokenUse(`${i}`.padStart(24, "0"));
+    expect((await call("GET", "/session", { token })).status).toBe(200);
+    const storing = app.storeTokenUses();
+    expect((await call("PUT", "/apps/shop", { body: { realm: {} } })).status).toBe(201);
+    await storing;
+    expect(parts).toHaveLength(50);
+    expect(new Set(parts.map(({ transaction }) => transaction)).size).toBe(50);
+    const ids = new Set(parts.flatMap((part) => part.ids));
+    expect([ids.size, ids.has(id), ids.has("4".padStart(24, "0"))]).toEqual([10_000, true, false]);
+    const { tokens } = (await call("GET", "/tokens")).body;
+    expect(tokens.find((one: { id: string }) => one.id === id).lastUsedAt).toBeDefined();
+    await app.storeTokenUses();
+    expect(parts.flatMap((part) => part.ids).filter((one) => one === id)).toHaveLength(2);
+  });
+
+  it("that are deleted are forgotten", async () => {
+    const { app, call } = await startControlPlane();
+    const { id, token } = (await call("POST", "/tokens", { body: { name: "t", app: "default", role: "viewer" } })).body;
+    const parts = stored(app);
+    expect((await call("GET", "/session", { token })).status).toBe(200);
+    expect((await call("DELETE", `/tokens/${id}?dryRun=true`)).status).toBe(200);
+    await app.storeTokenUses();
+    expect(parts.flatMap(({ ids }) => ids)).toContain(id);
+    expect((await call("GET", "/session", { token })).status).toBe(200);
+    expect((await call("DELETE", `/tokens/${id}`)).status).toBe(200);
+    const before = parts.length;
+    await app.storeTokenUses();
+    expect(parts.slice(before).flatMap(({ ids }) => ids)).not.toContain(id);
   });
 });
