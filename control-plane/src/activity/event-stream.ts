@@ -2,12 +2,15 @@
 
 import { Readable } from "node:stream";
 
-/** A client that has left more unread when the next event comes is cut off: it connects again, and misses only what it could not read. */
+/** Whoever has left more unread is told nothing until they have read some of it. */
 const mostUnreadBytes = 262_144;
+/** And whoever was not told so many times, half a minute, is cut off: they connect again, and go on where they were. */
+const mostTimesUnread = 120;
 
 export class EventStream {
   readonly body: Readable;
   #ended = false;
+  #timesUnread = 0;
 
   /** @param onEnd called once, whoever ends the stream */
   constructor(onEnd: () => void) {
@@ -15,6 +18,17 @@ export class EventStream {
     this.body.once("close", onEnd);
     // Says that the stream has begun, through proxies that wait for a first byte, and how soon to connect again.
     this.body.push("retry: 2000\n\n");
+  }
+
+  /** Whether the client has read enough to be told more. */
+  get hasRoom(): boolean {
+    return this.body.readableLength <= mostUnreadBytes;
+  }
+
+  /** To be called four times a second. */
+  endIfUnread(): void {
+    this.#timesUnread = this.hasRoom ? 0 : this.#timesUnread + 1;
+    if (this.#timesUnread > mostTimesUnread) this.body.destroy();
   }
 
   /** @param id what the client sends as Last-Event-ID when it connects again */
@@ -35,8 +49,6 @@ export class EventStream {
   }
 
   #push(text: string): void {
-    if (this.#ended || this.body.destroyed) return;
-    if (this.body.readableLength > mostUnreadBytes) this.body.destroy();
-    else this.body.push(text);
+    if (!this.#ended && !this.body.destroyed) this.body.push(text);
   }
 }

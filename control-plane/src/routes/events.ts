@@ -3,6 +3,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { EventStream } from "../activity/event-stream.ts";
+import { FleetChanges, type GatewayState } from "../activity/fleet-changes.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { pauses } from "../limits/pauses.ts";
 import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
@@ -25,6 +26,8 @@ const quietMs = 15_000;
 const checkEveryMs = 5_000;
 /** How far a stream that was broken off goes back to where it was. */
 const mostResumedMs = 3_600_000;
+/** It is told in parts, each a quarter of a second after the one before: together, they are more than may be unread. */
+const toldAtOnceMs = 600_000;
 const mostStreams = 200;
 /** Of a member, by all of their tokens and sessions, or of a service's token. */
 const mostStreamsOfOwner = 20;
@@ -34,30 +37,16 @@ interface EventQuery {
   policy?: string;
 }
 
-interface GatewayState {
-  readonly connected: boolean;
-  /** The revision that it has applied; 0: none of this history. */
-  readonly revision: number;
-  /** The revision that it has refused. */
-  readonly refused: number | undefined;
-}
-
-interface FleetState {
-  readonly epoch: string;
-  readonly revision: number;
-  /** By their ids. */
-  readonly gateways: ReadonlyMap<string, GatewayState>;
-}
-
 interface Followed extends Taken {
   readonly stream: EventStream;
-  tell(fleet: FleetState): void;
+  tell(): void;
 }
 
 export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   const streams = new Map<EventStream, Followed>();
   // Thousands of gateways may report at once: the streams share what is read of them a few times a second.
-  let fleet = readFleet();
+  const gateways = new FleetChanges();
+  let newest = app.publisher.current;
   let isFleetNew = true;
   let isStopping = false;
   let topsLeft = topsAtOnce;
@@ -74,13 +63,13 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     for (const { stream, tell } of [...streams.values()]) {
       // Two hundred streams may each tell of four thousand gateways.
       await pause();
-      if (streams.has(stream)) tell(fleet);
+      if (streams.has(stream)) tell();
     }
     isTelling = false;
   };
   const timer = setInterval(() => {
     if (streams.size === 0) return;
-    if (isFleetNew) fleet = readFleet();
+    if (isFleetNew) readFleet();
     isFleetNew = false;
     topsLeft = topsAtOnce;
     void tellAll();
@@ -125,9 +114,10 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       const taken = { app: ofApp, name: ownerOf(caller), size: 1 };
       makeRoom(taken);
       const stream = new EventStream(() => streams.delete(stream));
+      readFleet();
       const tell = follow(stream, request, asked);
       streams.set(stream, { ...taken, stream, tell });
-      tell(readFleet());
+      tell();
       // It came while the others were ended: nobody would end it later.
       if (isStopping) stream.end();
       return (
@@ -181,11 +171,13 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
   }
 
   /** @returns what tells the stream what is new; called again and again until the stream ends */
-  function follow(stream: EventStream, request: EventRequest, first: Asked): (fleet: FleetState) => void {
+  function follow(stream: EventStream, request: EventRequest, first: Asked): () => void {
     let caller = callerOf(request);
     let asked = first;
     let isChecking = false;
-    let told: FleetState | undefined;
+    let told: typeof newest | undefined;
+    let toldGateways = 0;
+    const begun = gateways.newest;
     const completeMs = () => app.now() - app.trafficCompleteAfterMs;
     let toldTrafficMs = lastToldMs(request) ?? completeMs();
     let toldUnfinished = "";
@@ -199,17 +191,15 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       stream.send(event, data, id);
     };
 
-    const tellFleet = (fleet: FleetState) => {
-      if (fleet === told) return;
-      if (told?.epoch !== fleet.epoch || told.revision !== fleet.revision)
-        send("revision", { revision: fleet.revision });
-      for (const [id, gateway] of fleet.gateways) {
-        if (!isSame(told?.gateways.get(id), gateway)) send("gateway", { id, ...gateway });
+    const tellFleet = () => {
+      if (told?.epoch !== newest.epoch || told.revision !== newest.revision)
+        send("revision", { revision: newest.revision });
+      told = newest;
+      for (const { number, ...gateway } of gateways.since(toldGateways, begun)) {
+        if (!stream.hasRoom) return;
+        send("gateway", gateway);
+        toldGateways = number;
       }
-      for (const [id, { connected }] of told?.gateways ?? []) {
-        if (connected && !fleet.gateways.has(id)) send("gateway", { id, connected: false, revision: 0 });
-      }
-      told = fleet;
     };
 
     const tellUnfinished = (counted: NonNullable<Asked>, sinceMs: number) => {
@@ -224,11 +214,12 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 
     const tellTraffic = () => {
       if (asked === undefined) return;
-      const untilMs = completeMs();
+      const untilMs = Math.min(completeMs(), toldTrafficMs + toldAtOnceMs);
       for (const point of app.activity.points(asked, "second", toldTrafficMs, untilMs)) {
         send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) }, point.atMs + 1_000);
       }
       toldTrafficMs = untilMs;
+      if (untilMs < completeMs()) return;
       if (isDue(atMs.unfinished, unfinishedEveryMs)) tellUnfinished(asked, untilMs);
       if (!("document" in asked) || topsLeft <= 0 || !isDue(atMs.top, topEveryMs)) return;
       topsLeft -= 1;
@@ -250,9 +241,10 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
       isChecking = false;
     };
 
-    return (fleet) => {
-      tellFleet(fleet);
-      tellTraffic();
+    return () => {
+      stream.endIfUnread();
+      if (stream.hasRoom) tellFleet();
+      if (stream.hasRoom) tellTraffic();
       if (!isChecking && isDue(atMs.check, checkEveryMs)) {
         atMs.check = app.now();
         void readAgain();
@@ -271,15 +263,15 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     return Math.max(Number(id), app.now() - mostResumedMs);
   }
 
-  function readFleet(): FleetState {
-    const { epoch, revision } = app.publisher.current;
-    const gateways = app.fleet.list().map((gateway): [string, GatewayState] => {
+  function readFleet(): void {
+    newest = app.publisher.current;
+    const states = app.fleet.list().map((gateway): [string, GatewayState] => {
       // A revision number of another history means nothing in this one.
-      const applied = gateway.epoch === epoch ? gateway.revision : 0;
+      const applied = gateway.epoch === newest.epoch ? gateway.revision : 0;
       const connected = gateway.disconnectedAtMs === undefined;
       return [gateway.id, { connected, revision: applied, refused: gateway.refused?.revision }];
     });
-    return { epoch, revision, gateways: new Map(gateways) };
+    gateways.update(new Map(states));
   }
 }
 
@@ -290,8 +282,4 @@ type Asked = { readonly app: string; readonly policy?: undefined } | AskedPolicy
 
 function ownerOf({ id, member }: Caller): string {
   return member === undefined ? `token ${id}` : `member ${member}`;
-}
-
-function isSame(before: GatewayState | undefined, { connected, revision, refused }: GatewayState): boolean {
-  return before?.connected === connected && before.revision === revision && before.refused === refused;
 }
