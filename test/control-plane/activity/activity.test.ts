@@ -18,7 +18,7 @@ const policy = { ...perSecond(1), key: ["header:x-user", "header:x-api-key"] };
 const none = { allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
 const encoded = (user: string) => `2:${user.length}:${user}key-of-${user}`;
 
-async function startWithPolicy(surroundings: { now?: () => number } = {}): Promise<Running> {
+async function startWithPolicy(surroundings: Parameters<typeof startControlPlane>[1] = {}): Promise<Running> {
   const running = await startControlPlane({}, surroundings);
   await running.call("PUT", "/apps/shop", { body: { realm: {} } });
   await running.call("PUT", "/apps/shop/policies/books", { body: policy });
@@ -322,6 +322,46 @@ describe("the stream of events", () => {
     const second = await followEvents(running, "?app=shop", adminToken, { "last-event-id": id });
     expect((await traffic(second)).data["admitted"]).toBe(2);
     expect(second.events.filter(({ event }) => event === "traffic")).toHaveLength(1);
+  });
+
+  it("goes on after an hour, and leaves no error in the log", async () => {
+    const lines: string[] = [];
+    const running = await startWithPolicy({ logTo: { write: (line: string) => void lines.push(line) } });
+    const gateway = await connectGateway(running, "gw-1");
+    const nowMs = Date.now();
+    const secondsAgo = Array.from({ length: 3_500 }, (_, i) => 3_510 - i);
+    for (let i = 0; i < secondsAgo.length; i += 50) {
+      const workers = secondsAgo.slice(i, i + 50).map((seconds) => {
+        const toMs = nowMs - seconds * 1_000;
+        const counts = { allowed: 3, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
+        return { toMs, policies: [{ app: "shop", policy: "books", fromMs: toMs - 400, ...counts }], keys: [] };
+      });
+      gateway.say({ type: "activity", nowMs, workers } as never);
+      await gateway.untilHeard();
+    }
+    const since = { "last-event-id": String(nowMs - 59 * 60_000) };
+    const stream = await followEvents(running, "?app=shop&policy=books", adminToken, since);
+    const traffic = () => stream.events.filter(({ event }) => event === "traffic");
+    await until("all is told", async () => traffic().length >= 3_490);
+    expect(stream.isOpen()).toBe(true);
+    const ids = traffic().map(({ id }) => Number(id));
+    expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
+    stream.stop();
+    await running.stop();
+    expect(lines.filter((line) => JSON.parse(line).level >= 40)).toEqual([]);
+  });
+
+  it("tells of each gateway of a fleet whose ids are 768 KB together", async () => {
+    const running = await startWithPolicy();
+    const ids = Array.from({ length: 6_000 }, (_, i) => `${"g".repeat(120)}${String(i).padStart(8, "0")}`);
+    const list = running.app.fleet.list.bind(running.app.fleet);
+    const gateway = { epoch: "", revision: 0, disconnectedAtMs: undefined, refused: undefined };
+    running.app.fleet.list = () => [...list(), ...ids.map((id) => ({ ...gateway, id }) as never)];
+    const stream = await followEvents(running, "");
+    const told = () => stream.events.filter(({ event }) => event === "gateway").map(({ data }) => data["id"]);
+    await until("all are told", async () => told().length >= ids.length);
+    expect(told()).toEqual(ids);
+    expect(stream.isOpen()).toBe(true);
   });
 
   it("does not keep the control plane from stopping, whenever it begins", async () => {

@@ -1,7 +1,7 @@
 // Every route is asked by everybody, and answers as the table of routes says. Whatever is changed leaves an entry of the history or of
 // the audit trail. The table is that of docs/security.md; a route that is added needs a request in `requests` below.
 
-import { CompiledQuery, sql } from "kysely";
+import { CompiledQuery } from "kysely";
 import { beforeAll, describe, expect, it } from "vitest";
 import { fill } from "../../../bench/lists/rows.ts";
 import {
@@ -24,9 +24,8 @@ import {
   sharedControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
-import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
 import { holdWriting, lookUps } from "./held-writing.ts";
-import { rowsReadBy, Statements } from "./statements.ts";
+import { renewStatistics, rowsReadBy, Statements } from "./statements.ts";
 
 /** Each request has a second of its own, so that its entries are known by their time. */
 let nowMs = 1_900_000_000_000;
@@ -441,14 +440,6 @@ const furtherLists = [
   ),
 ];
 
-/** SQLite has none, as everywhere else. */
-async function renewStatistics(): Promise<void> {
-  const { database } = control().app;
-  if (testDatabaseKind === undefined) return;
-  const tables = (await database.introspection.getTables()).map(({ name }) => `\`${name}\``);
-  await sql.raw(testDatabaseKind === "mariadb" ? `analyze table ${tables.join(", ")}` : "analyze").execute(database);
-}
-
 /** The bounds of all apps keep these small: gateways have all of them, or there is a row for each app. */
 const smallTables = [
   "meta",
@@ -471,6 +462,8 @@ describe("a statement", () => {
   const rows = 10_000;
   /** A page has a thousand rows at most, and one more that says whether there is another page. */
   const mostRead = 1_001;
+  /** By several filters of the audit trail, a page looks at more. */
+  const mostLookedAt = 5_001;
 
   it("reads a page of a table at most, whatever else is in it", async () => {
     const { app, call } = control();
@@ -483,14 +476,15 @@ describe("a statement", () => {
     await gateway.next("consumers" as never);
     const made = statements.end();
     await fill(app.database, rows, nowMs, { large: "full", small: "kiosk" });
-    await renewStatistics();
+    await renewStatistics(app.database);
     const tooMany: [string, number, string][] = [];
     for (const { sql: text, parameters } of made) {
       // It asks for what is in the app that is full, and not in the one that every request was for.
       const ofFull = parameters.map((one) => (one === "shop" ? "full" : one));
       for (const [table, count] of await rowsReadBy(app.database, CompiledQuery.raw(text, ofFull))) {
         const isMeant = smallTables.includes(table) || readsCallers.test(text);
-        if (count > mostRead && !isMeant) tooMany.push([table, count, text]);
+        const most = /as .looked./.test(text) || /offset/.test(text) ? mostLookedAt : mostRead;
+        if (count > most && !isMeant) tooMany.push([table, count, text]);
       }
     }
     expect(made.length).toBeGreaterThan(100);

@@ -2,7 +2,7 @@
 // they read, in a transaction that is rolled back. SQLite only says which tables it would read from their beginning.
 
 import type { FastifyInstance } from "fastify";
-import { CompiledQuery, type Transaction } from "kysely";
+import { CompiledQuery, sql, type Transaction } from "kysely";
 import type { Database, Tables } from "../../../control-plane/src/storage/tables.ts";
 import { testDatabaseKind } from "../../fixtures/servers/test-database.ts";
 
@@ -34,17 +34,27 @@ function shortened(sql: string): string {
   return sql.replaceAll(/(\$\d+|\?)(, (\$\d+|\?))+/g, "$1, …");
 }
 
+/** SQLite has none, as everywhere else. */
+export async function renewStatistics(database: Database): Promise<void> {
+  if (testDatabaseKind === undefined) return;
+  const tables = (await database.introspection.getTables()).map(({ name }) => `\`${name}\``);
+  await sql.raw(testDatabaseKind === "mariadb" ? `analyze table ${tables.join(", ")}` : "analyze").execute(database);
+}
+
 class RolledBack extends Error {}
 
 /** @returns by table, how many rows a statement reads; with SQLite infinitely many if it may begin with the first row of the table */
-export async function rowsReadBy(database: Database, { sql, parameters }: CompiledQuery): Promise<[string, number][]> {
+export async function rowsReadBy(
+  database: Database,
+  { sql: text, parameters }: CompiledQuery,
+): Promise<[string, number][]> {
   const explain = { mariadb: "analyze format=json", postgres: "explain (analyze, timing off, format json)" };
   const prefix = testDatabaseKind === undefined ? "explain query plan" : explain[testDatabaseKind];
   let rows: readonly Record<string, unknown>[] = [];
   try {
     await database.transaction().execute(async (transaction: Transaction<Tables>) => {
       ({ rows } = await transaction.executeQuery<Record<string, unknown>>(
-        CompiledQuery.raw(`${prefix} ${sql}`, [...parameters]),
+        CompiledQuery.raw(`${prefix} ${text}`, [...parameters]),
       ));
       throw new RolledBack();
     });
@@ -53,7 +63,7 @@ export async function rowsReadBy(database: Database, { sql, parameters }: Compil
   }
   if (testDatabaseKind === undefined) {
     // In the order of an index, a page is read from where it begins.
-    const isPage = (detail: string) => /USING (COVERING )?INDEX/.test(detail) && /\blimit\b/.test(sql);
+    const isPage = (detail: string) => /USING (COVERING )?INDEX/.test(detail) && /\blimit\b/.test(text);
     const details = rows.map(({ detail }) => String(detail));
     const nameIn = (detail: string) => detail.split(" ")[1] as string;
     // What a statement within the statement has read is not read again.
@@ -68,7 +78,7 @@ export async function rowsReadBy(database: Database, { sql, parameters }: Compil
     const ofTable = /"table_name": "(\w+)".*?"r_loops": (\d+).*?"r_rows": ([\d.]+|null)/gs;
     return [...String(plan).matchAll(ofTable)].map(([, table = "", loops, read]) => [
       table,
-      Number(loops) * Number(read),
+      Number(loops) * (Number(read) || 0),
     ]);
   }
   const read: [string, number][] = [];
