@@ -2,7 +2,7 @@
 
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Dialog } from "../../parts/dialog.tsx";
@@ -39,15 +39,20 @@ export function AuditPage() {
     });
   const [shown, setShown] = useState<Entry>();
   const entries = data?.pages.flatMap((page) => page.entries) ?? [];
+  // A page without an entry is not the last one as long as it says where to go on.
+  const goesOn = hasNextPage && error === null && data?.pages.at(-1)?.entries.length === 0;
+  useEffect(() => {
+    if (goesOn && !isFetchingNextPage) void fetchNextPage();
+  }, [goesOn, isFetchingNextPage, fetchNextPage]);
   const change = (to: Record<string, string>) =>
     void navigate({ search: readAuditSearch({ ...search, ...to }), replace: true });
   return (
     <>
       <h1>{t("title")}</h1>
       <Filters search={search} onChange={change} />
-      {isPending ? <Loading /> : null}
+      {isPending || (goesOn && entries.length === 0) ? <Loading /> : null}
       {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
-      {data !== undefined && entries.length === 0 ? <Empty>{t("none")}</Empty> : null}
+      {data !== undefined && entries.length === 0 && !goesOn ? <Empty>{t("none")}</Empty> : null}
       {entries.length === 0 ? null : (
         <section className="card">
           <Table
