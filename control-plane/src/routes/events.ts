@@ -99,7 +99,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
           "any, once it is complete; twice a second `unfinished`, the seconds since then, whose counts may still grow; and " +
           "each five seconds `top` of the policy, like GET /apps/{app}/top. At the start there is one of each for " +
           "the present state. After a lost connection, the header `Last-Event-ID`, which browsers send by themselves, has " +
-          "`traffic` go on where it was.",
+          "`traffic` go on where it was. The stream tells as much as its client reads, and ends if the client reads nothing for half a minute.",
         querystring: querySchema({
           app: { ...appParameter, description: "Also follow the traffic of this app." },
           policy: { ...policyParameter, description: "Follow this policy of the app, and not all of them together." },

@@ -48,8 +48,8 @@ const revisionDigits = 16;
  * How many rows of a table a statement looks at: an index has those of an app, or of a person, by their times, and few of them may be what all
  * filters together ask for.
  */
-const mostLookedAt = 5_000;
-/** Of each of these, a page looks at 50 rows at least, or an owner of a thousand apps would get pages of five. */
+const mostLookedAt = 2_000;
+/** Of each of these, a page looks at 20 rows at least, or an owner of a thousand apps would get pages of two. */
 const seriesAtOnce = 100;
 
 export interface AuditPage {

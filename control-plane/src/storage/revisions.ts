@@ -23,7 +23,7 @@ export interface RevisionPage {
 }
 
 /** How many rows a statement reads, of all its apps together. */
-const mostRead = 5_000;
+const mostRead = 2_000;
 /** In a statement. SQLite takes 500 at most. */
 const appsAtOnce = 100;
 
