@@ -3,6 +3,7 @@
 // resolve dots. Starlette and all who end an expression with "$" take "/login" and a line end for "/login".
 
 import { hexDigit } from "../basics/hex-digit.ts";
+import type { KeyPart } from "../key/key-part.ts";
 
 /** What stands for any control character that is percent-encoded. */
 const control = 0;
@@ -21,7 +22,7 @@ const mostSegments = 500;
 const mostRead = 16_384;
 
 /** Returns whether a policy names paths or counts by them. */
-export function concernsPaths(paths: readonly string[], key: readonly { readonly source: string }[]): boolean {
+export function concernsPaths(paths: readonly string[], key: readonly KeyPart[]): boolean {
   return paths.length > 0 || key.some(({ source }) => source === "path");
 }
 
