@@ -15,12 +15,12 @@ import { costFrom } from "@sluice/limiter/document/cost.ts";
 import type { Mode, Plans, Policy } from "@sluice/limiter/document/policy.ts";
 import { isOpen } from "@sluice/limiter/document/schedule.ts";
 import { validatePolicy } from "@sluice/limiter/document/validate.ts";
-import { type KeyPart, keyPartText } from "@sluice/limiter/key/key-part.ts";
+import { type KeyPart, keyPartText, readsPath } from "@sluice/limiter/key/key-part.ts";
 import type { NetworkLists } from "@sluice/limiter/key/network-lists.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
 import { matchesRegex, pathRegex } from "@sluice/limiter/match/path-regex.ts";
 import { isAmbiguousHost } from "@sluice/limiter/match/request-host.ts";
-import { concernsPaths, isAmbiguousPath, otherPaths, withoutParameters } from "@sluice/limiter/match/request-path.ts";
+import { isAmbiguousPath, otherPaths, withoutParameters } from "@sluice/limiter/match/request-path.ts";
 import { zonesFor } from "../forecast/zone-transitions.ts";
 import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from "./request.ts";
 
@@ -102,7 +102,7 @@ export function tryPolicy(
 /** Returns what servers read differently, so that a gateway refuses the request because of this policy, whichever policies it would meet. */
 function ambiguousMatch({ match: { hosts, paths }, key }: Policy, { host, target }: MadeUpRequest): string | undefined {
   const isOfHost = hosts.length === 0 || hosts.some((pattern) => matchesHost(pattern, host));
-  if (concernsPaths(paths, key) && isOfHost && isAmbiguousPath(target)) {
+  if ((paths.length > 0 || readsPath(key)) && isOfHost && isAmbiguousPath(target)) {
     const meets = (path: string) => matchesAny(paths, path);
     const read = normalPath(target) ?? "";
     const others = otherPaths(target, read);

@@ -41,6 +41,11 @@ export function readsForm(key: readonly KeyPart[]): boolean {
   return false;
 }
 
+export function readsPath(key: readonly KeyPart[]): boolean {
+  for (const { source } of key) if (source === "path") return true;
+  return false;
+}
+
 /** Returns the part as a policy may have it: parts that read alike have the same text. */
 export function keyPartText(part: KeyPart): string {
   switch (part.source) {

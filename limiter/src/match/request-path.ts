@@ -3,7 +3,6 @@
 // resolve dots. Starlette and all who end an expression with "$" take "/login" and a line end for "/login".
 
 import { hexDigit } from "../basics/hex-digit.ts";
-import type { KeyPart } from "../key/key-part.ts";
 
 /** What stands for any control character that is percent-encoded. */
 const control = 0;
@@ -20,11 +19,6 @@ const del = 127;
 const mostSegments = 500;
 /** In bytes, of all readings of one path together: no expression then reads more than in a path of 8 KB with parameters. */
 const mostRead = 16_384;
-
-/** Returns whether a policy names paths or counts by them. */
-export function concernsPaths(paths: readonly string[], key: readonly KeyPart[]): boolean {
-  return paths.length > 0 || key.some(({ source }) => source === "path");
-}
 
 /**
  * Returns whether servers read different paths in the target: it begins with two slashes, or has a backslash, a "#", "%2F", a control character, or a
