@@ -21,7 +21,7 @@ import {
   type Zones,
 } from "../document/schedule.ts";
 import { rateLimitPolicyItem } from "../header-values.ts";
-import { type KeyPart, keyPartText, readsForm } from "../key/key-part.ts";
+import { type KeyPart, keyPartText, readsForm, readsPath } from "../key/key-part.ts";
 import { firstMatch, indexKeyPatterns, type KeyPatterns } from "../key/key-patterns.ts";
 import type { NetworkLists } from "../key/network-lists.ts";
 import { leaseParameters } from "../lease/holder.ts";
@@ -291,6 +291,11 @@ function writtenOf({ limits, match, plans, overrides, exempt, schedule }: Policy
   const written = { limits, methods, headers, overrides, exempt, schedule };
   if (plans !== undefined) return { ...written, plans };
   return isPlain ? undefined : written;
+}
+
+/** Returns whether the policy names paths or counts by them. */
+export function usesPath({ match, policy }: CompiledPolicy): boolean {
+  return match.paths.length > 0 || readsPath(policy.key);
 }
 
 /** @param isChecked whether the policy has bans or exemptions */

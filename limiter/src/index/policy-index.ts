@@ -8,8 +8,7 @@
 
 import { noPause, type Pause } from "../basics/pause.ts";
 import { emptyTable } from "../basics/table.ts";
-import type { CompiledPolicy } from "../compiled/compile.ts";
-import { readsPath } from "../key/key-part.ts";
+import { type CompiledPolicy, usesPath } from "../compiled/compile.ts";
 import { type PathTest, passesTest } from "../match/path-pattern.ts";
 import { withoutParameters } from "../match/request-path.ts";
 import { addInOrder, inOrder, mergeInOrder, type Policies, removeInOrder } from "./evaluation-order.ts";
@@ -320,7 +319,7 @@ function count(index: PolicyIndex, policy: CompiledPolicy, change: number): void
   if (paths.length > 0) index.namingPaths += change;
   if (!guards(policy)) return;
   if (hosts.length > 0) index.guardingHosts += change;
-  if (paths.length > 0 || readsPath(policy.policy.key)) index.guardingPaths += change;
+  if (usesPath(policy)) index.guardingPaths += change;
 }
 
 /** Returns whether it may turn requests away: in shadow mode, a policy does not, but an override or a ban of its app may. */
