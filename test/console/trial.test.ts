@@ -48,6 +48,18 @@ describe("a part of the key is read as a gateway reads it", () => {
     const expected = value === undefined ? { state: "ambiguous" } : { state: "value", value };
     expect(partValue(part, { ...request, target })).toEqual(expected);
   });
+
+  it.each([
+    ["/a;sid=1", "ambiguous"],
+    ["/a;SID=1?b", "ambiguous"],
+    ["/a?;sid=1", "absent"],
+    ["/a;xsid=1", "absent"],
+  ])("a cookie, which is not there, with %s", (target, state) => {
+    const part = { source: "cookie", name: "sid" } as const;
+    expect(partValue(part, { ...request, target })).toEqual({ state });
+    const headers = [{ name: "cookie", value: "sid=2" }];
+    expect(partValue(part, { ...request, target, headers })).toEqual({ state: "value", value: "2" });
+  });
 });
 
 it("a shell gives curl exactly the words that were meant, whatever they are", () => {

@@ -142,7 +142,7 @@ function readingOf(
     case "header":
       return part.name === "authorization" ? authorization(request) : headerOf(request, part.name);
     case "cookie":
-      return readInBytes((bytes) => cookieValue(bytes(cookiesOf(request)), bytes(part.name)));
+      return cookieOf(request, part.name);
     case "query":
       return argumentOf(request, part.name);
     case "form":
@@ -155,6 +155,14 @@ function readingOf(
 function authorization(request: MadeUpRequest): string | undefined | false {
   const value = headerOf(request, "authorization");
   return value === undefined || value === false ? value : authorizationValue(value);
+}
+
+/** Tomcat and Jetty take a session from the path if there is no cookie. */
+function cookieOf(request: MadeUpRequest, name: string): string | undefined | false {
+  const value = readInBytes((bytes) => cookieValue(bytes(cookiesOf(request)), bytes(name)));
+  const [path = ""] = request.target.split("?");
+  const isInPath = path.toLowerCase().includes(`;${name.toLowerCase()}=`);
+  return isInPath && (value === undefined || value === "") ? false : value;
 }
 
 function cookiesOf({ headers }: MadeUpRequest): string {
