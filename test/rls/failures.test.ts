@@ -101,40 +101,24 @@ describe("a gateway that is away", () => {
   });
 });
 
-describe("calls beyond SLUICE_RLS_MAX_PENDING", () => {
-  it("are refused at once, and the others are answered", async () => {
-    const { client } = await start({ env: { SLUICE_RLS_MAX_PENDING: "5" } });
+describe("too many calls at once", () => {
+  it.each([
+    ["more than SLUICE_RLS_MAX_PENDING", { SLUICE_RLS_MAX_PENDING: "5" }, request, 20, 5],
+    ["more than 32 MiB", {}, { domain: "edge", descriptors: [descriptor("user", "v".repeat(512 * 1024 - 4))] }, 80, 64],
+  ])("%s are refused at once, and the others are answered", async (_, env, asked, count, taken) => {
+    const { client } = await start({ env: { SLUICE_RLS_DEADLINE_MS: "20000", ...env } });
     const wake = silence();
     let calls: Promise<string | undefined>[];
     try {
-      calls = Array.from({ length: 20 }, () => codeOf(client.ask(request)));
+      calls = Array.from({ length: count }, () => codeOf(client.ask(asked)));
       let refused = 0;
       for (const call of calls) void call.then((code) => (refused += code === "RESOURCE_EXHAUSTED" ? 1 : 0));
-      await until("15 are refused", () => refused === 15);
+      await until("the rest is refused", () => refused === count - taken);
     } finally {
       wake();
     }
-    expect((await Promise.all(calls)).filter((code) => code === "OK")).toHaveLength(5);
-    expect(await codeOf(client.ask(request))).toBe("OK");
-  });
-});
-
-describe("calls with long values", () => {
-  it("are refused at once beyond 32 MiB under way, and the others are answered", async () => {
-    const { client } = await start({ env: { SLUICE_RLS_DEADLINE_MS: "20000" } });
-    const long = { domain: "edge", descriptors: [descriptor("user", "v".repeat(512 * 1024 - 4))] };
-    const wake = silence();
-    let calls: Promise<string | undefined>[];
-    try {
-      calls = Array.from({ length: 80 }, () => codeOf(client.ask(long)));
-      let refused = 0;
-      for (const call of calls) void call.then((code) => (refused += code === "RESOURCE_EXHAUSTED" ? 1 : 0));
-      await until("16 are refused", () => refused === 16);
-    } finally {
-      wake();
-    }
-    expect((await Promise.all(calls)).filter((code) => code === "OK")).toHaveLength(64);
-    expect(await codeOf(client.ask(long))).toBe("OK");
+    expect((await Promise.all(calls)).filter((code) => code === "OK")).toHaveLength(taken);
+    expect(await codeOf(client.ask(asked))).toBe("OK");
   });
 });
 
