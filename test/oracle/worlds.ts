@@ -220,7 +220,9 @@ class Maker {
       if (this.#chance(75)) continue;
       const [limit] = Object.values(plans)[0] ?? [this.#limit("l1")];
       // One of another algorithm has no effect.
-      overrides[name] = [this.#chance(80) ? this.#edited(limit as LimitDocument) : this.#limit("l1")];
+      const own = this.#chance(80) ? this.#edited(limit as LimitDocument) : this.#limit("l1");
+      const isKnown = own.timezone === undefined || timezonesIn(policies).has(own.timezone);
+      overrides[name] = [isKnown ? own : { ...own, timezone: "UTC" }];
     }
     return { id, plan: this.#one(plans), ...(Object.keys(overrides).length === 0 ? {} : { overrides }) };
   }
@@ -253,9 +255,9 @@ class Maker {
 
   #plans(key: readonly string[], limits: readonly LimitDocument[]): Partial<PolicyDocument> {
     const plans = {
-      free: limits,
-      pro: limits.map((limit) => this.#edited(limit)),
-      max: [...limits.map((limit) => this.#edited(limit)), this.#limit("extra")].slice(this.#number(0, 1)),
+      free: limits.map(slow),
+      pro: limits.map((limit) => slow(this.#edited(limit))),
+      max: [...limits.map((limit) => slow(this.#edited(limit))), this.#limit("extra")].slice(this.#number(0, 1)),
     };
     const isByConsumer = key.length > 0 && this.#topics.has("consumers") && this.#chance(85);
     const planBy = isByConsumer ? "consumer" : "header:x-plan";
@@ -424,8 +426,8 @@ class Maker {
   }
 
   #editedPolicy(policy: PolicyDocument): PolicyDocument {
-    if (policy.limits === undefined) return policy;
-    const kind = this.#number(1, 4);
+    if (policy.limits === undefined) return this.#withOtherPlans(policy);
+    const kind = this.#number(1, 5);
     if (kind === 1) return { ...policy, mode: this.#one<Mode>(["enforce", "shadow", "off"]) };
     if (kind === 2) {
       const limits = policy.limits.map(({ name, warmUp }) => {
@@ -435,8 +437,23 @@ class Maker {
       });
       return { ...policy, limits, overrides: [], cost: 1 };
     }
+    if (kind === 3 && policy.key.length > 0) {
+      return { ...policy, overrides: this.#overrides(policy.key, policy.limits), cost: 1 };
+    }
     const limits = policy.limits.map((limit) => (this.#chance(60) ? this.#edited(limit) : limit));
     return { ...policy, limits, cost: 1 };
+  }
+
+  #withOtherPlans(policy: PolicyDocument): PolicyDocument {
+    const { plans = {}, planBy } = policy;
+    const edited = Object.entries(plans).map(([name, limits]) => [
+      name,
+      limits.map((limit) => (this.#chance(60) ? slow(this.#edited(limit)) : limit)),
+    ]);
+    // Of plans whose buckets share a counter no more, or begin to share one, the documents do not say which counter goes on.
+    const hasBuckets = limitsIn([policy]).some(({ algorithm }) => algorithm.endsWith("bucket"));
+    if (hasBuckets && planBy !== "consumer") return policy;
+    return { ...policy, plans: Object.fromEntries(edited), cost: 1 };
   }
 
   #pause(policies: readonly PolicyDocument[]): number {
@@ -460,6 +477,12 @@ class Maker {
     // Slots end at moments at which nobody asks.
     return this.#waits ? Math.floor(Math.min(ms, 20_000) / 10) * 10 : ms;
   }
+}
+
+/** What a bucket of another plan owes is rounded to the µs, which is nothing only if a unit takes longer. */
+function slow(limit: LimitDocument): LimitDocument {
+  if (!limit.algorithm.endsWith("bucket") || limit.quota <= 1_000) return limit;
+  return { ...limit, quota: 1_000, ...(limit.burst === undefined ? {} : { burst: Math.min(limit.burst, 1_000) }) };
 }
 
 function precisionOf(window: string, blocks: number): string | undefined {
