@@ -25,8 +25,11 @@ export interface ServerOptions {
 
 /** Envoy's own bound on the headers of a request is 60 KiB, and a few descriptors may repeat a header. */
 const mostRequestBytes = 1024 * 1024;
-/** Of descriptors, in all calls under way: a call of so many bytes keeps some three times as many. */
+/** Of descriptors, in all calls under way: a call keeps some three times as many. */
 const mostPendingBytes = 32 * 1024 * 1024;
+/** Each descriptor is a question, which a call keeps until it is answered. */
+const bytesOfDescriptor = 1_000;
+const bytesOfEntry = 100;
 const serviceName = "envoy.service.ratelimit.v3.RateLimitService";
 
 export class RateLimitServer {
@@ -108,6 +111,9 @@ class TooManyCalls extends Error {}
 
 function bytesIn({ descriptors }: RateLimitRequest): number {
   let bytes = 0;
-  for (const { entries } of descriptors) for (const { key, value } of entries) bytes += key.length + value.length;
+  for (const { entries } of descriptors) {
+    bytes += bytesOfDescriptor;
+    for (const { key, value } of entries) bytes += bytesOfEntry + key.length + value.length;
+  }
   return bytes;
 }

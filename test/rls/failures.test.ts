@@ -104,7 +104,14 @@ describe("a gateway that is away", () => {
 describe("too many calls at once", () => {
   it.each([
     ["more than SLUICE_RLS_MAX_PENDING", { SLUICE_RLS_MAX_PENDING: "5" }, request, 20, 5],
-    ["more than 32 MiB", {}, { domain: "edge", descriptors: [descriptor("user", "v".repeat(512 * 1024 - 4))] }, 80, 64],
+    ["more than 32 MiB", {}, { domain: "edge", descriptors: [descriptor("user", "v".repeat(510 * 1024))] }, 80, 64],
+    [
+      "more than 30,000 descriptors",
+      {},
+      { domain: "edge", descriptors: Array(100).fill(request.descriptors[0]) },
+      310,
+      303,
+    ],
   ])("%s are refused at once, and the others are answered", async (_, env, asked, count, taken) => {
     const { client } = await start({ env: { SLUICE_RLS_DEADLINE_MS: "20000", ...env } });
     const wake = silence();
