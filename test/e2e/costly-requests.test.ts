@@ -275,6 +275,7 @@ it.each([
     "looks for a session of its own in chunks",
     request("/many-sessions", cookieLines(Array.from({ length: 40 }, (_, i) => inChunks(`s${i}`, 23, 0)).flat())),
   ],
+  ["looks for a session of its own in the path", request(`/many-cookies${filled(7_900, ";")}`)],
   ["counts by a header that comes beside 985 others", request("/one-header", ["X-User: a, b", ...others])],
   [
     "is met by a header that comes twice beside 985 others",

@@ -1,6 +1,7 @@
 // Finds requests whose path or host the servers behind nginx may read otherwise than nginx and policies do. Nearly all requests have none of the
 // characters that this takes, and pay for looking for them alone. Finds parameters of the path, too.
 
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import { meetsMore, type PolicyIndex } from "../../../limiter/src/index/policy-index.ts";
 import { isAmbiguousHost } from "../../../limiter/src/match/request-host.ts";
 import { isAmbiguousPath, otherPaths, pathOfNginx } from "../../../limiter/src/match/request-path.ts";
@@ -55,13 +56,29 @@ export function hasAmbiguousHost(host: string): boolean {
   return false;
 }
 
+/** The target whose parameters were read last: many policies may ask for those of one request. */
+let parametersOf = "";
+let parameters = emptyTable<boolean>();
+
 /** Returns whether the path has a parameter of this name, in any case: `;NAME=`. */
 export function hasPathParameter(name: string): boolean {
   const target = ngx.var["request_uri"] ?? "";
   if (!has(target, ";")) return false;
+  if (target !== parametersOf) {
+    parameters = parametersIn(target);
+    parametersOf = target;
+  }
+  return parameters[name.toLowerCase()] === true;
+}
+
+function parametersIn(target: string): typeof parameters {
+  const found = emptyTable<boolean>();
   const [path] = string.match(target, "^[^?]*");
   // Undertow decodes names.
-  return has(ngx.unescape_uri(path as string).toLowerCase(), `;${name.toLowerCase()}=`);
+  for (const [name] of string.gmatch(ngx.unescape_uri(path as string).toLowerCase(), ";([^;=]*)=")) {
+    found[name as string] = true;
+  }
+  return found;
 }
 
 function has(target: string, text: string): boolean {
