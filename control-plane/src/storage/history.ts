@@ -77,6 +77,8 @@ export interface Touched {
   /** The revision up to which entries were read. */
   to: number;
   readonly documents: Map<string, TouchedDocument>;
+  /** Bans that were made, by the policy of their keys or, of networks, by their app: they end with it, without an entry. */
+  readonly bans: Map<string, Set<string>>;
 }
 
 interface TouchedDocument extends DocumentId {
@@ -109,7 +111,7 @@ export async function changesBetween(
   from: number,
   to: number,
   pause: () => Promise<void>,
-  touched: Touched = { to: from, documents: new Map() },
+  touched: Touched = { to: from, documents: new Map(), bans: new Map() },
 ): Promise<Changes> {
   await requireKept(database, scope, from, to);
   await readTouched(database, scope, touched, to, pause);
@@ -194,12 +196,26 @@ async function readTouched(
         if (known === undefined)
           documents.set(key, { ...document, wasThere: existedBefore, first: number, last: number });
         else known.last = number;
-        if (!existsAfter && documents.get(key)?.wasThere === false) documents.delete(key);
+        if (document.kind === "ban") noteBan(touched.bans, row, key, existsAfter);
+        if (existsAfter) continue;
+        if (documents.get(key)?.wasThere === false) documents.delete(key);
+        for (const ban of touched.bans.get(key) ?? []) {
+          documents.delete(ban);
+          await pause();
+        }
+        touched.bans.delete(key);
       }
     }
     touched.to = page.length < entriesAtOnce ? to : Number(page.at(-1)?.number);
     await pause();
   }
+}
+
+function noteBan(bans: Touched["bans"], { app, policy }: TouchingEntry, ban: string, exists: boolean): void {
+  const owner = policy === null ? keyOf({ kind: "app", app, name: app }) : keyOf({ kind: "policy", app, name: policy });
+  const ofOwner = bans.get(owner) ?? new Set();
+  if (exists) bans.set(owner, ofOwner.add(ban));
+  else if (ofOwner.delete(ban) && ofOwner.size === 0) bans.delete(owner);
 }
 
 async function withoutOlderBans(

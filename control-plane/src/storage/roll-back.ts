@@ -71,7 +71,7 @@ export async function rollBack(
   what: RollBack,
   pause: () => Promise<void>,
 ): Promise<RolledBack> {
-  const touched: Touched = { to: what.to, documents: new Map() };
+  const touched: Touched = { to: what.to, documents: new Map(), bans: new Map() };
   for (let i = 0; i < mostPlans; i++) {
     const plan = await planOf(database, what, touched, pause);
     const { changes } = plan;

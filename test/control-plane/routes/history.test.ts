@@ -227,6 +227,34 @@ describe("a diff", () => {
     const named = body.changes.map(({ kind, name }: { kind: string; name: string }) => `${kind} ${name}`);
     expect([named.length, named[0], named.at(-1), body.moreBans]).toEqual([1_001, "ban ban-0100", "policy books", 100]);
   });
+
+  it("has no bans that went with their policy or their app, and those that were made for a policy of the same name", async () => {
+    const running = await start();
+    const { call } = running;
+    const put = (policy: string) =>
+      call("PUT", `/apps/shop/policies/${policy}`, { body: { ...perSecond(1), key: ["header:x-user"] } });
+    const ban = async (app: string, banned: object) =>
+      (await call("POST", `/apps/${app}/bans`, { body: { ...banned, for: "1h" } })).body.id as string;
+    const of = (policy: string) => ban("shop", { policy, key: ["eve"] });
+    const policies = ["deleted", "pruned", "rolled-back"];
+    for (const policy of policies) await put(policy);
+    for (const policy of policies) await of(policy);
+    const network = await ban("shop", { cidr: "192.0.2.1/32" });
+    await call("DELETE", "/apps/shop/policies/deleted");
+    const text = ["books", "rolled-back"].map((name) => JSON.stringify({ ...perSecond(3), name })).join("\n");
+    await call("PUT", "/apps/shop/policies?prune=true", { text, type: "application/jsonl" });
+    await call("POST", "/revisions/4/rollback", { body: { app: "shop" } });
+    await put("deleted");
+    const again = await of("deleted");
+    await call("PUT", "/apps/other", { body: { realm: {} } });
+    await ban("other", { cidr: "192.0.2.1/32" });
+    await call("DELETE", "/apps/other");
+    const [newest] = (await call("GET", "/revisions")).body.revisions;
+    const named = async (path: string) =>
+      (await call("GET", path)).body.changes.map(({ kind, name }: { kind: string; name: string }) => [kind, name]);
+    const expected = [network, again].map((id) => ["ban", id]);
+    expect(await named(`/revisions/4/diff/${newest.n}`)).toEqual([...expected, ["policy", "deleted"]]);
+  });
 });
 
 describe("a roll-back", () => {
