@@ -27,6 +27,7 @@ try {
   const processes = new Processes();
   processes.start(controlPlane(settings, shareGatewayToken(settings)));
   await untilAnswers("control plane", `${controlUrlHere(settings)}/readyz`);
+  processes.ready();
   say(`console at ${controlUrlHere(settings)}, API at ${controlUrlHere(settings)}/docs`);
   say("ready");
 } catch (error) {

@@ -45,6 +45,7 @@ async function start(settings: Settings): Promise<void> {
   processes.start(gateway(settings, nginx, token));
   await untilServes(settings);
   await untilConnected(settings);
+  processes.ready();
   const { role, gatewayId, controlUrl } = settings;
   const at = role === "service" ? `${checkUrlsHere(settings).join(", ")}` : gatewayUrlHere(settings);
   say(`${role} ${gatewayId} at ${at}, control plane ${controlUrl}`);

@@ -49,8 +49,8 @@ const firstPauseMs = 1_000;
 const longestPauseMs = 30_000;
 const steadyMs = 60_000;
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
-/** The form in which both parts print it. */
-const refusedSetting = /sluice: SLUICE_[A-Z0-9_]+: expected .+/;
+/** The form in which both parts print it, nginx behind its own words. A client's text never begins a line. */
+const refusedSetting = /^(?:nginx: \[[a-z]+\] .*?)?(sluice: SLUICE_[A-Z0-9_]+: expected .+)/;
 const stackTrace = /^(stack traceback:|\t)/;
 
 export class Processes {
@@ -102,7 +102,7 @@ export class Processes {
       [child.stdout, process.stdout],
       [child.stderr, process.stderr],
     ] as const) {
-      createInterface({ input: from }).on("line", (line) => onLine(running, line, to));
+      createInterface({ input: from }).on("line", (line) => this.#onLine(running, line, to));
     }
     this.#running.add(running);
     void ended.then((how) => {
@@ -111,7 +111,7 @@ export class Processes {
     });
   }
 
-  /** From now on, a part that may be started again is, if it ends. */
+  /** From now on, a part that may be started again is, if it ends, whatever it says: it has accepted its settings once. */
   ready(): void {
     this.#areReady = true;
   }
@@ -150,11 +150,22 @@ export class Processes {
     void this.stop().then(() => process.exit(0));
   }
 
+  #onLine(running: RunningPart, line: string, to: NodeJS.WritableStream): void {
+    const refusal = this.#areReady ? undefined : refusedSetting.exec(line)?.[1];
+    // nginx adds a stack trace of its Lua to the message.
+    if (!this.#areReady && running.hasRefusedSetting && stackTrace.test(line)) return;
+    if (refusal !== undefined) running.hasRefusedSetting = true;
+    to.write(`${refusal ?? line}\n`);
+    running.part.onLine?.(line);
+    running.lastLines.push(line);
+    if (running.lastLines.length > keptLines) running.lastLines.shift();
+  }
+
   async #onUnexpectedEnd(
     { part, lastLines, logSizeBefore, startedAtMs, hasRefusedSetting }: RunningPart,
     how: string,
   ): Promise<void> {
-    if (hasRefusedSetting) {
+    if (hasRefusedSetting && !this.#areReady) {
       await this.stop();
       process.exit(1);
     }
@@ -205,17 +216,6 @@ function endsWithin(end: Promise<unknown>, withinMs: number): Promise<boolean> {
       resolve(true);
     });
   });
-}
-
-function onLine(running: RunningPart, line: string, to: NodeJS.WritableStream): void {
-  const refusal = refusedSetting.exec(line)?.[0];
-  // nginx adds a stack trace of its Lua to the message.
-  if (running.hasRefusedSetting && stackTrace.test(line)) return;
-  if (refusal !== undefined) running.hasRefusedSetting = true;
-  to.write(`${refusal ?? line}\n`);
-  running.part.onLine?.(line);
-  running.lastLines.push(line);
-  if (running.lastLines.length > keptLines) running.lastLines.shift();
 }
 
 function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {

@@ -9,7 +9,9 @@ try {
   const processes = new Processes();
   // The line says that it listens.
   const onLine = (line: string) => {
-    if (line.startsWith("sluice: rate limit service for Envoy on ")) say("ready");
+    if (!line.startsWith("sluice: rate limit service for Envoy on ")) return;
+    processes.ready();
+    say("ready");
   };
   processes.start({ ...rateLimitService(settings), onLine });
 } catch (error) {

@@ -42,7 +42,7 @@ async function start(settings: Settings): Promise<void> {
   const processes = new Processes();
   let firstAdminToken: string | undefined;
   const onLine = (line: string) => {
-    firstAdminToken ??= /admin token[^:]*: (\S+)$/.exec(line)?.[1];
+    firstAdminToken ??= /^sluice: admin token \(shown once\): (\S+)$/.exec(line)?.[1];
   };
   processes.start({ ...controlPlane(settings, shareGatewayToken(settings)), restarts: true, onLine });
   if (withDemo) processes.start(demoUpstream(settings));

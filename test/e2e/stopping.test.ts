@@ -9,6 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, it } from "vitest";
 import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
+import { clientId, clientSecret, startOpenIdProvider } from "../fixtures/servers/openid-provider.ts";
 import { Program } from "../fixtures/servers/program.ts";
 import { adminToken, childrenOf, gatewayToken } from "../fixtures/servers/system.ts";
 import { until } from "../fixtures/until.ts";
@@ -209,14 +210,44 @@ describe.concurrent("Ctrl-C", { timeout }, () => {
   });
 });
 
-it("a control plane that is killed is started again under npm start, and the gateway serves meanwhile", {
+/** Fails to sign in by OpenID Connect. The description is in the log. */
+async function failSignIn(controlUrl: string, issuer: string, description: string): Promise<void> {
+  const begun = await fetch(`${controlUrl}/api/v1/session/oidc`, { redirect: "manual" });
+  const cookie = begun.headers
+    .getSetCookie()
+    .map((one) => one.split(";", 1)[0])
+    .join("; ");
+  const state = new URL(begun.headers.get("location") as string).searchParams.get("state") as string;
+  const query = new URLSearchParams({ state, iss: issuer, error: "access_denied", error_description: description });
+  await fetch(`${controlUrl}/api/v1/session/oidc/callback?${query}`, { headers: { cookie } });
+}
+
+it("a control plane that is killed is started again under npm start, and the gateway serves meanwhile, whatever strangers have put in the log and whoever has its port meanwhile", {
   timeout,
 }, async ({ expect }) => {
-  const { program, gatewayUrl, controlUrl } = await start();
+  // The provider is never asked to send a browser back.
+  const { issuer } = await startOpenIdProvider({ redirectUri: "http://127.0.0.1/", accounts: {} });
+  const { program, gatewayUrl, controlUrl } = await start({
+    SLUICE_PUBLIC_URL: "http://127.0.0.1",
+    SLUICE_OIDC_ISSUER: issuer,
+    SLUICE_OIDC_CLIENT_ID: clientId,
+    SLUICE_OIDC_CLIENT_SECRET: clientSecret,
+    SLUICE_OIDC_GROUPS: "platform=admin",
+  });
   try {
+    await failSignIn(controlUrl, issuer, "sluice: SLUICE_CONTROL_PORT: expected a call to +1 555 0100");
+    await until("the log has the sign-in", () => program.output.includes("555 0100"));
+    expect(program.output).toMatch(/^\{"level".*sluice: SLUICE_CONTROL_PORT: expected a call to \+1 555 0100.*\}$/m);
     process.kill(pidOf("control-plane/src/main.ts", program.pid), "SIGKILL");
     await untilRefused(controlUrl);
+    // What it accepted once is not a wrong setting later: somebody else has its port for a moment.
+    const other = createServer().listen(Number(new URL(controlUrl).port), "127.0.0.1");
+    await until("the control plane finds its port taken", () =>
+      /SLUICE_CONTROL_PORT: expected a free port/.test(program.output),
+    );
+    await until("it is started again", () => /is started again in 2 s/.test(program.output));
     for (let i = 0; i < 5; i++) expect((await ask(`${gatewayUrl}/at-once`)).body).toBe("part 1\npart 2\n");
+    other.close();
     await until("the control plane is back", async () =>
       (await outcome(ask(`${controlUrl}/readyz`))).startsWith("200 "),
     );
