@@ -127,7 +127,13 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
     drainSeconds: read("SLUICE_DRAIN_SECONDS", 30, "a whole number of seconds from 0 to 3600", (text) =>
       /^[0-9]{1,4}$/.test(text) && Number(text) <= 3600 ? Number(text) : undefined,
     ),
-    upstream: read<string | undefined>("SLUICE_UPSTREAM", undefined, "http://host:port", parseOrigin(["http:"])),
+    upstream: read<string | undefined>(
+      "SLUICE_UPSTREAM",
+      undefined,
+      "http://host:port",
+      parseOrigin(["http:"]),
+      withoutSecrets,
+    ),
     controlUrl: read(
       "SLUICE_CONTROL_URL",
       `http://127.0.0.1:${controlPort}`,
@@ -244,7 +250,15 @@ function parseOrigins(text: string): string | undefined {
 function wrongOrigin(text: string): string {
   const urls = text.split(",").map((url) => url.trim());
   const at = urls.findIndex((url) => parseControlOrigin(url) === undefined);
-  return urls.length === 1 ? `"${text}"` : `"${urls[at]}" as URL ${at + 1} of ${urls.length}`;
+  // The comma may be a part of a password.
+  if (text.includes("@")) return withoutSecrets(text);
+  const wrong = withoutSecrets(urls[at] ?? "");
+  return urls.length === 1 ? wrong : `${wrong} as URL ${at + 1} of ${urls.length}`;
+}
+
+/** A URL may have a password before its @, and a key in its query. */
+function withoutSecrets(url: string): string {
+  return /[@?#]/.test(url) ? "a URL with @, ? or #" : `"${url}"`;
 }
 
 function defaultGatewayId(port: number): string {

@@ -280,7 +280,7 @@ function readPublicOrigin(environment: NodeJS.ProcessEnv): string | undefined {
   const isOrigin = url !== undefined && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href;
   if (!isOrigin) {
     const expected = "the URL at which browsers see the control plane, without a path, like https://sluice.example.com";
-    throw new ConfigurationError(variable, expected, JSON.stringify(text));
+    throw new ConfigurationError(variable, expected, withoutSecrets(text));
   }
   return url.origin;
 }
@@ -334,9 +334,16 @@ function readIssuer(environment: NodeJS.ProcessEnv): string | undefined {
   if (text === undefined) return undefined;
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isLocal = ["127.0.0.1", "[::1]", "localhost"].includes(url?.hostname ?? "");
-  if (url !== undefined && (url.protocol === "https:" || (url.protocol === "http:" && isLocal))) return text;
-  const expected = "the provider's issuer URL with https:// (http:// only for this machine)";
-  throw new ConfigurationError(variable, expected, JSON.stringify(text));
+  // Node's fetch refuses a URL with a user or a password, and its message has both.
+  const isAsked = url !== undefined && url.username === "" && url.password === "";
+  if (isAsked && (url.protocol === "https:" || (url.protocol === "http:" && isLocal))) return text;
+  const expected = "the provider's issuer URL with https:// (http:// only for this machine), without user and password";
+  throw new ConfigurationError(variable, expected, withoutSecrets(text));
+}
+
+/** A URL may have a password before its @, and a key in its query. */
+function withoutSecrets(url: string): string {
+  return /[@?#]/.test(url) ? "a URL with @, ? or #" : JSON.stringify(url);
 }
 
 function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {

@@ -175,11 +175,17 @@ function inOwnOrder(id: string, urls: string[]): string[] {
 }
 
 function pushUrl(controlUrl: string, expected: string): string {
-  const [scheme, rest] = string.match(controlUrl, "^(https?)://([^/%s]+)/?$");
-  if (scheme === undefined || rest === undefined) return refuse("SLUICE_CONTROL_URL", expected, controlUrl);
+  const [scheme, rest] = string.match(controlUrl, "^(https?)://([^/%s@?#]+)/?$");
+  if (scheme === undefined || rest === undefined)
+    return refuse("SLUICE_CONTROL_URL", expected, withoutSecrets(controlUrl));
   const [host, port] = string.match(rest, "^(.+):(%d+)$");
   const secure = scheme === "https";
   return `${secure ? "wss" : "ws"}://${host ?? rest}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
+}
+
+/** A URL may have a password before its @, and a key in its query. */
+function withoutSecrets(url: string): string {
+  return string.match(url, "[@?#]")[0] === undefined ? url : "a URL with @, ? or #";
 }
 
 function redisSettings(

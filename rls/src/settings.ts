@@ -49,7 +49,9 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
     const text = environment[name];
     if (text === undefined || text === "") return fallback;
     const value = parse(text);
-    if (value === undefined) refuse(name, expected, JSON.stringify(text));
+    // A URL may have a password before its @, and a key in its query.
+    if (value === undefined)
+      refuse(name, expected, /[@?#]/.test(text) ? "a text with @, ? or #" : JSON.stringify(text));
     return value ?? fallback;
   };
   const whole = (name: string, fallback: number, least: number, most: number) =>

@@ -46,6 +46,20 @@ it.each([
   expect(read).toThrow(said);
 });
 
+it.each([
+  "http://u:s3cret@h",
+  "u:s3cret@h",
+  "http://h/?key=s3cret",
+  "http://a,http://u:s3,cret@h",
+  "http://u:/s3cret@",
+])("does not repeat %s, which has a secret", (url) => {
+  for (const name of ["SLUICE_CONTROL_URL", "SLUICE_UPSTREAM"]) {
+    expect(() => readSettings({ [name]: url })).toThrow(
+      /^SLUICE_\w+: expected (?!.*cret).*, got a URL with @, \? or #$/,
+    );
+  }
+});
+
 it("takes several control planes, each once", () => {
   const { controlUrl } = readSettings({ SLUICE_CONTROL_URL: "http://a:8081, https://b/,http://a:8081" });
   expect(controlUrl).toBe("http://a:8081,https://b");
