@@ -199,17 +199,19 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
     expect((await ask(`${gateway.url}/deny?x=1`)).status).toBe(403);
   });
 
-  it("takes a cookie for a field that is neither in the form nor in the query, as PHP without php.ini does", async () => {
+  it("compares a field or an argument with a cookie of the name, and never counts by a cookie alone", async () => {
     const cookie = { cookie: "a=b; account=%63ook" };
-    for (let i = 0; i < quota; i++) expect((await post("/deny", `password=${i}`, cookie)).status).toBe(200);
-    expect((await ask(`${gateway.url}/deny`, { headers: cookie })).status).toBe(429);
+    expect((await post("/deny", "password=x", cookie)).status).toBe(403);
+    expect((await ask(`${gateway.url}/deny`, { headers: cookie })).status).toBe(403);
+    for (let i = 0; i < quota; i++) expect((await post("/deny", "account=cook", cookie)).status).toBe(200);
     expect((await post("/deny", "account=cook", cookie)).status).toBe(429);
+    expect((await ask(`${gateway.url}/deny?account=cook`, { headers: cookie })).status).toBe(429);
     expect((await post("/deny", "account=decoy", cookie)).status).toBe(400);
     expect((await post("/deny?account=decoy", "x=1", cookie)).status).toBe(400);
     expect((await post("/deny", "account=decoy", { cookie: "account[]=cook" })).status).toBe(400);
   });
 
-  it("answers 400 if an argument or a cookie of the name comes with a body that is not read", async () => {
+  it("answers 400 if an argument of the name comes with a body that is not read", async () => {
     const multipart = '--b\r\nContent-Disposition: form-data; name="account"\r\n\r\nvictim\r\n--b--\r\n';
     for (const headers of [
       { "content-type": "multipart/form-data; boundary=b" },
@@ -219,8 +221,6 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
     ] as const) {
       for (const path of ["/deny", "/skip"]) {
         expect([headers, (await post(`${path}?account=decoy`, multipart, headers)).status]).toEqual([headers, 400]);
-        const withCookie = { ...headers, cookie: "account=decoy" };
-        expect([headers, (await post(path, multipart, withCookie)).status]).toEqual([headers, 400]);
       }
     }
   });
@@ -309,14 +309,15 @@ describe.each(["node", "cluster"] as const)("a form field as a key part, in scop
       ["account=é", 400],
       ["account=%00%c3%a9", 400],
       ["account=a%1fb", 400],
-      ["%", 403],
+      ["%", 400],
+      ["\0\0\0", 400],
+      ["account=ann&x=1\n", 400],
       ["=&=&;", 403],
-      ["\0\0\0", 403],
       ["account", 403],
     ] as const) {
       expect([body, (await post("/deny", body)).status]).toEqual([body, status]);
     }
-    expect((await post("/deny", "account=%7f%c3%a9&\0=1")).status).toBe(200);
+    expect((await post("/deny", "account=%7f%c3%a9&%00=1")).status).toBe(200);
     expect(gateway.log).not.toMatch(/passed undecided|lua entry thread aborted|attempt to/);
   });
 

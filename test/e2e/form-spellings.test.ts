@@ -11,6 +11,7 @@ import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Program } from "../fixtures/servers/program.ts";
 import { bodyModels } from "../spellings/body-models.ts";
+import { formModels } from "../spellings/form-models.ts";
 
 const quota = 5;
 const attempts = 40;
@@ -145,32 +146,32 @@ describe.each(Object.entries(services))("%s behind nginx", (_, { command, argsAt
         true,
         (decoy) => [`/form?account=${decoy}`, { headers: { cookie: "account=victim" } }],
       ],
+      ["a cookie alone", true, () => ["/form", { headers: { cookie: "account=victim" } }]],
+      ["a cookie beside a form without the field", true, () => ["/form", inForm("x=1", "account=victim")]],
       ["a form of another type, beside an argument", false, (decoy) => [`/form?account=${decoy}`, inMultipart()]],
     ];
-    const plain: readonly (readonly [string, boolean, () => Log])[] = [
-      ["an argument without a body", false, () => ["/form?account=victim2", {}]],
-      ["a cookie alone", true, () => ["/form", { headers: { cookie: "account=victim2" } }]],
-      ["a cookie beside a form without the field", true, () => ["/form", inForm("x=1", "account=victim2")]],
-      ["a field", false, () => ["/form", inForm("account=victim2")]],
+    const plain: readonly (readonly [string, () => Log])[] = [
+      ["an argument without a body", () => ["/form?account=victim2", {}]],
+      ["a field", () => ["/form", inForm("account=victim2")]],
     ];
     const reads = async (url: string, [path, options]: Log) => {
       const { status, body } = await ask(url + path, options);
       return status === 200 ? JSON.parse(body).merged : undefined;
     };
-    const those = <Way extends readonly [string, boolean, unknown]>(ways: readonly Way[]) =>
-      ways.filter(([, needsCookies]) => hasCookies || !needsCookies);
-
-    it.each(those(decoyed))("is not asked for a victim in %s", async (_, _needsCookies, logOf) => {
-      expect(await reads(serviceUrl, logOf("decoy"))).toBe("victim");
-      let got = 0;
-      for (let i = 0; i < attempts; i++) if ((await reads(gateway.url, logOf(`merged${i}`))) === "victim") got += 1;
-      expect(got).toBe(0);
-    });
+    it.each(decoyed.filter(([, needsCookies]) => hasCookies || !needsCookies))(
+      "is not asked for a victim in %s",
+      async (_, _needsCookies, logOf) => {
+        expect(await reads(serviceUrl, logOf("decoy"))).toBe("victim");
+        let got = 0;
+        for (let i = 0; i < attempts; i++) if ((await reads(gateway.url, logOf(`merged${i}`))) === "victim") got += 1;
+        expect(got).toBe(0);
+      },
+    );
 
     it("is asked for an account as often as the quota says, wherever the account is", async () => {
       let got = 0;
       for (let i = 0; i < quota; i++) {
-        for (const [where, , logOf] of those(plain)) {
+        for (const [where, logOf] of plain) {
           expect([where, await reads(serviceUrl, logOf())]).toEqual([where, "victim2"]);
           if ((await reads(gateway.url, logOf())) === "victim2") got += 1;
         }
@@ -278,6 +279,72 @@ describe.each(Object.entries(bodyModels))(
     it("gets the log-ins of honest clients", async () => {
       const answers: unknown[] = [];
       for (let i = 0; i <= quota; i++) answers.push(await logIn(gateway.url, form, "account=ann&password=x"));
+      expect(answers).toEqual([...Array<string>(quota).fill("ann"), 429]);
+    });
+  },
+);
+
+describe.each(Object.entries(formModels))(
+  "%s, which finds the field of a form elsewhere, behind nginx",
+  (name, read) => {
+    type Sent = readonly [body: string, headers?: Readonly<Record<string, string>>];
+    const deceiving: Readonly<Record<string, Readonly<Record<string, (decoy: string) => Sent>>>> = {
+      "Netty (model)": {
+        "a line end within the name": (decoy) => [`acc%0aount=victim&account=${decoy}`],
+        "a tab before the name": (decoy) => [`%09account=victim&account=${decoy}`],
+        "a blank behind the name": (decoy) => [`account+=victim&account=${decoy}`],
+        "a line end within the value": (decoy) => [`account=victim\n${decoy}`],
+      },
+      "Ktor (model)": {
+        "a tab before the name": (decoy) => [`\taccount=victim&account=${decoy}`],
+        "a line end behind the name": (decoy) => [`account\n=victim&account=${decoy}`],
+        "a blank of Unicode before the name": (decoy) => [`\u3000account=victim&account=${decoy}`],
+      },
+      "Play (model)": { "= within the value": (decoy) => [`account=victim=${decoy}`] },
+      "Spring WebFlux (model)": {
+        "a tab before the name": (decoy) => [`\taccount=victim&account=${decoy}`],
+        "digits of another script": (decoy) => [`%\uff16\uff11ccount=victim&account=${decoy}`],
+      },
+      "Spring MVC's @ModelAttribute (model)": {
+        "a default": (decoy) => [`!account=victim`, { cookie: `account=${decoy}` }],
+        "a header": (decoy) => ["password=x", { account: "victim", cookie: `account=${decoy}` }],
+      },
+      "ASP.NET Core's Login(Model model) (model)": {
+        "the name of the parameter": (decoy) => [`account=${decoy}&model.Account=victim`],
+        "the name of the parameter as jQuery writes it": (decoy) => [`account=${decoy}&model[Account]=victim`],
+      },
+    };
+    let gateway: LoneGateway;
+    const service = createServer((request, response) => {
+      text(request).then((body) => response.end(`${read(body, "account", request.headers) ?? "nobody"}`));
+    });
+    let serviceUrl: string;
+    beforeAll(async () => {
+      await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+      serviceUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+      gateway = await LoneGateway.start({
+        policies: [counting("form", "form:account")],
+        env: { SLUICE_UPSTREAM: serviceUrl },
+      });
+    });
+    afterAll(async () => {
+      await gateway?.stop();
+      service.close();
+    });
+    const logIn = async (url: string, [body, headers = {}]: Sent) => {
+      const sent = { method: "POST", body, headers: { "content-type": form, ...headers } };
+      const { status, body: account } = await ask(`${url}/form`, sent);
+      return status === 200 ? account : status;
+    };
+
+    it.each(Object.entries(deceiving[name] ?? {}))("is not asked for a victim by %s", async (_, sentWith) => {
+      expect(await logIn(serviceUrl, sentWith("decoy"))).toBe("victim");
+      for (let i = 0; i < attempts; i++) expect(await logIn(gateway.url, sentWith(`form${i}`))).toBeOneOf([400, 403]);
+    });
+
+    it("gets the log-ins of honest clients", async () => {
+      const answers: unknown[] = [];
+      for (let i = 0; i <= quota; i++) answers.push(await logIn(gateway.url, ["account=ann&password=x"]));
       expect(answers).toEqual([...Array<string>(quota).fill("ann"), 429]);
     });
   },

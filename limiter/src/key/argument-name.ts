@@ -1,10 +1,12 @@
 // Compares the name of an argument, a field or a cookie with the name that a policy counts by. Frameworks take more than the name itself
 // for that name: PHP drops blanks before it, cuts it at a byte 0 and reads "." as "_"; PHP, Rack and Express read lists and objects in
-// brackets; ASP.NET ignores case. `npm run spellings` compares with these servers.
+// brackets; ASP.NET ignores case, and looks for a field of an object with the object's name before it and without; Netty, Ktor and Spring
+// leave out blanks. `npm run spellings` compares with these servers.
 
 import { hexDigit } from "../basics/hex-digit.ts";
 
 const space = 32;
+const exclamationMark = 33;
 const percent = 37;
 const plus = 43;
 const dot = 46;
@@ -13,6 +15,7 @@ const letterU = 117;
 const open = 91;
 const close = 93;
 const underscore = 95;
+const del = 127;
 
 /** Stand for what is no character: the end, and a "%" that begins no encoding, which nginx's decoder drops. */
 const ended = -1;
@@ -27,6 +30,8 @@ export const otherName = 0;
 export const sameName = 1;
 /** Some servers read it as the name, and others do not. */
 export const similarName = 2;
+/** It ends with the name, as a field of an object: "model.name" or "model[name]". */
+export const nameWithin = 3;
 
 /**
  * Compares in place: a client may send hundreds of names, and LuaJIT interns each string made of one; it searches strings with equal hashes
@@ -50,6 +55,78 @@ export function compareName(text: string, start: number, end: number, name: stri
   return likeness === otherName && isDropped(text, start) ? compareLater(text, start, end, name) : likeness;
 }
 
+/** Compares as `compareName` does, and also with what binds arguments to objects, which are never bound to cookies. @returns also nameWithin */
+export function compareArgumentName(text: string, start: number, end: number, name: string): number {
+  const likeness = compareName(text, start, end, name);
+  return likeness !== otherName || endsOtherwise(text, start, end, name)
+    ? likeness
+    : comparePath(text, start, end, name);
+}
+
+/** Returns whether the last character alone shows that it is another name, as it does of most. */
+function endsOtherwise(text: string, start: number, end: number, name: string): boolean {
+  if (start >= end) return true;
+  const code = text.charCodeAt(end - 1);
+  const last = name.charCodeAt(name.length - 1);
+  if (!isLetter(code) || last === close || isSameInAnyCase(code, last)) return false;
+  for (let at = Math.max(start, end - 6); at < end; at++) if (text.charCodeAt(at) === percent) return false;
+  return true;
+}
+
+/**
+ * Compares the fields on the way to a value: "a.b", "a[b]" and "A.B[]" are the same one, with any blanks in it. What servers drop of a name
+ * may be anywhere, so this finds each name that is left when blanks are dropped.
+ */
+function comparePath(text: string, start: number, end: number, name: string): number {
+  const more = dotsIn(text, start, end) - dotsIn(name, 0, name.length);
+  const from = behindDots(text, start, end, more);
+  if (!isSamePath(text, from, end, name, behindDots(name, 0, name.length, -more))) return otherName;
+  if (more > 0) return nameWithin;
+  // ASP.NET finds "Input.Email" under "Email" if no name begins with "Input". Those who write brackets do not.
+  return more === 0 || name.includes(".") ? similarName : otherName;
+}
+
+function dotsIn(text: string, start: number, end: number): number {
+  let count = 0;
+  for (let at = start; at < end; at += widthAt(text, at, end)) if (isDotAt(text, at, end)) count += 1;
+  return count;
+}
+
+function behindDots(text: string, start: number, end: number, count: number): number {
+  let at = start;
+  for (let left = count; left > 0 && at < end; at += widthAt(text, at, end)) if (isDotAt(text, at, end)) left -= 1;
+  return at;
+}
+
+function isSamePath(text: string, from: number, end: number, name: string, nameFrom: number): boolean {
+  let at = from;
+  let i = nameFrom;
+  while (true) {
+    while (i < name.length && isNeedlessBracketAt(name, i, name.length)) i += 1;
+    if (at >= end) return i === name.length;
+    const code = plainCharacterAt(text, at, end);
+    const wanted = i < name.length ? name.charCodeAt(i) : ended;
+    if (isDotAt(text, at, end) ? wanted === dot || wanted === open : isSameInAnyCase(code, wanted)) i += 1;
+    else if (!isNeedlessBracketAt(text, at, end) && code > space && code < del) return false;
+    at += widthAt(text, at, end);
+  }
+}
+
+function isDotAt(text: string, at: number, end: number): boolean {
+  const code = plainCharacterAt(text, at, end);
+  return code === dot || (code === open && !isNeedlessBracketAt(text, at, end));
+}
+
+function isNeedlessBracketAt(text: string, at: number, end: number): boolean {
+  const code = plainCharacterAt(text, at, end);
+  return code === close || (code === open && plainCharacterAt(text, at + widthAt(text, at, end), end) === close);
+}
+
+function plainCharacterAt(text: string, at: number, end: number): number {
+  const code = characterAt(text, at, end);
+  return code < ofUnicode ? code : code - ofUnicode;
+}
+
 /** Returns whether the first character alone shows that it is another name, as it does of most. */
 export function beginsOtherwise(text: string, start: number, name: string): boolean {
   const code = text.charCodeAt(start);
@@ -62,7 +139,7 @@ export function afterBeginning(text: string, start: number, end: number, beginni
   for (let i = 0; i < beginning.length; i++) {
     const code = characterAt(text, at, end);
     const wanted = beginning.charCodeAt(i);
-    if (code !== wanted && !(isLetter(code) && isLetter(wanted) && code % 32 === wanted % 32)) return -1;
+    if (!isSameInAnyCase(code, wanted)) return -1;
     at += widthAt(text, at, end);
   }
   return at;
@@ -79,10 +156,10 @@ function compareLater(text: string, start: number, end: number, name: string): n
   return otherName;
 }
 
-/** PHP drops blanks, and Rack and Express drop brackets. At the very beginning, Express drops a byte order mark, and URLSearchParams "?". */
+/** PHP drops blanks, Rack and Express drop brackets, and Spring takes "!name" for a default. At the very beginning, Express drops a byte order mark, and URLSearchParams "?". */
 function isDropped(text: string, at: number): boolean {
   const code = characterAt(text, at, text.length);
-  if (code === space || code === open || code === close) return true;
+  if (code === space || code === open || code === close || code === exclamationMark) return true;
   if (at > 3) return false;
   return (
     hasByteOrderMark(text, at) || (text.charCodeAt(at) === questionMark && (at === 0 || hasByteOrderMark(text, 0)))
@@ -143,7 +220,11 @@ function isTakenFor(code: number, wanted: number): boolean {
   if (code >= 128) return wanted >= 128;
   if (wanted === open) return code === close;
   if (isReadAsUnderscore(wanted)) return isReadAsUnderscore(code) || code === open;
-  return isLetter(code) && isLetter(wanted) && code % 32 === wanted % 32;
+  return isSameInAnyCase(code, wanted);
+}
+
+function isSameInAnyCase(code: number, wanted: number): boolean {
+  return code === wanted || (isLetter(code) && isLetter(wanted) && code % 32 === wanted % 32);
 }
 
 function isReadAsUnderscore(code: number): boolean {

@@ -6,7 +6,7 @@
 // at ";"; and an invalid percent-encoding is dropped, kept or refused. No counter can be chosen by such a value.
 
 import { hexDigit } from "../basics/hex-digit.ts";
-import { compareName, otherName, sameName } from "./argument-name.ts";
+import { compareArgumentName, nameWithin, otherName, sameName } from "./argument-name.ts";
 import { withoutBlanks } from "./blanks.ts";
 import type { Reading } from "./key-part.ts";
 import { percentDecoded } from "./percent-encoding.ts";
@@ -35,17 +35,46 @@ let argumentsLeft = 0;
  * @returns undefined: no such argument. false: servers differ on its value
  */
 export function argumentValue(query: string, name: string, readUsual: ReadUsual): Reading {
-  const value = wholeArgument(query, name, readUsual);
-  return value === undefined || value === false ? value : withoutBlanks(value);
+  const value = wholeArgument(query, name, readUsual, true);
+  if (value === undefined || value === false) return value;
+  return isOtherWithin(query, name, value, readUsual) ? false : withoutBlanks(value);
 }
 
-/** Returns what `argumentValue` returns, with the blanks around it. */
-export function wholeArgument(query: string, name: string, readUsual: ReadUsual): Reading {
+/**
+ * @param mayHaveEquals whether "=" may be in the value as it is. Play ends a value there, and browsers encode it in a form
+ * @returns what `argumentValue` returns, with the blanks around it, whatever `isOtherWithin` finds
+ */
+export function wholeArgument(query: string, name: string, readUsual: ReadUsual, mayHaveEquals: boolean): Reading {
   // The first argument is handled separately: a loop that mostly runs once ends LuaJIT's trace of everything that leads there.
   const end = endOf(query, "&", 0);
   argumentsLeft = mostArguments - 1;
-  const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name, readUsual);
-  return first === false || end >= query.length ? first : laterValue(query, end + 1, name, readUsual, first);
+  const first = valueBetween(query, 0, endOf(query, "=", 0), endOf(query, ";", 0), end, name, readUsual, mayHaveEquals);
+  return first === false || end >= query.length
+    ? first
+    : laterValue(query, end + 1, name, readUsual, mayHaveEquals, first);
+}
+
+/**
+ * Returns whether an argument with another value ends with the name, as "model.name" and "model[name]" do. Frameworks that bind arguments to an
+ * object, such as ASP.NET, take it for the name if the object's name is the one before it.
+ *
+ * @param query of which `wholeArgument` has read the name, so that it has no more arguments than that allows
+ */
+export function isOtherWithin(query: string, name: string, value: string, readUsual: ReadUsual): boolean {
+  if (!query.includes(".") && !query.includes("[") && !query.includes("%")) return false;
+  let start = 0;
+  let equals = -1;
+  while (start < query.length) {
+    const end = endOf(query, "&", start);
+    if (equals < start) equals = endOf(query, "=", start);
+    const endOfName = Math.min(equals, end);
+    if (compareArgumentName(query, start, endOfName, name) === nameWithin) {
+      const written = query.slice(endOfName + 1, end);
+      if ((readUsual(written) ?? argumentText(written)) !== value) return true;
+    }
+    start = end + 1;
+  }
+  return false;
 }
 
 /** @param before the value of an argument before these */
@@ -54,6 +83,7 @@ function laterValue(
   from: number,
   name: string,
   readUsual: ReadUsual,
+  mayHaveEquals: boolean,
   before: string | undefined,
 ): Reading {
   let value = before;
@@ -67,7 +97,7 @@ function laterValue(
     const end = endOf(query, "&", start);
     if (equals < start) equals = endOf(query, "=", start);
     if (semicolon < start) semicolon = endOf(query, ";", start);
-    const other = valueBetween(query, start, equals, semicolon, end, name, readUsual);
+    const other = valueBetween(query, start, equals, semicolon, end, name, readUsual, mayHaveEquals);
     if (other === false) return false;
     if (other !== undefined && value !== undefined && other !== value) return false;
     if (other !== undefined) value = other;
@@ -88,14 +118,16 @@ function valueBetween(
   end: number,
   name: string,
   readUsual: ReadUsual,
+  mayHaveEquals: boolean,
 ): Reading {
   if (start === end) return undefined;
   if (semicolon < end) return isNamedAmong(query, start, end, name) ? false : undefined;
   const endOfName = Math.min(equals, end);
-  const likeness = compareName(query, start, endOfName, name);
-  if (likeness === otherName) return undefined;
+  const likeness = compareArgumentName(query, start, endOfName, name);
+  if (likeness === otherName || likeness === nameWithin) return undefined;
   if (likeness !== sameName) return false;
   const written = query.slice(endOfName + 1, end);
+  if (!mayHaveEquals && written.includes("=")) return false;
   return readUsual(written) ?? argumentText(written);
 }
 
@@ -114,12 +146,17 @@ function isNamedAmong(query: string, start: number, end: number, name: string): 
       if (at < end) argumentsLeft -= 1;
       if (argumentsLeft < 0) return true;
       const to = endOfName < 0 ? at : endOfName;
-      if (to > from && compareName(query, from, to, name) !== otherName) return true;
+      if (isTakenForName(query, from, to, name)) return true;
       from = at + 1;
       endOfName = -1;
     }
   }
-  return compareName(query, start, firstEndOfName, name) !== otherName;
+  return isTakenForName(query, start, firstEndOfName, name);
+}
+
+function isTakenForName(query: string, start: number, end: number, name: string): boolean {
+  const likeness = start < end ? compareArgumentName(query, start, end, name) : otherName;
+  return likeness !== otherName && likeness !== nameWithin;
 }
 
 /** @returns false if servers read what is written differently */
