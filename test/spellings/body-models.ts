@@ -4,6 +4,7 @@
 // - formidable 2 and 3 (src/plugins): "urlencoded", "multipart" and "json" anywhere in Content-Type each choose a parser, and the last one stays.
 // - h3, with which Nitro and Nuxt read (readBody): a form if Content-Type begins as that of one, in small letters, and otherwise JSON, also without a type.
 
+import { formModels } from "./form-models.ts";
 import { leaves, type Readings, type Servers, type SpelledRequest } from "./server.ts";
 
 type Read = (body: string, type: string, name: string) => unknown;
@@ -32,6 +33,11 @@ export class BodyModels implements Servers {
       const readings: Record<string, Readings> = {};
       for (const [service, read] of Object.entries(bodyModels)) {
         readings[service] = { query: leaves(inForm(query, name)), form: leaves(read(body, type.trim(), name)) };
+      }
+      for (const [service, read] of Object.entries(formModels)) {
+        const isForm = type.trim().toLowerCase().startsWith(formType);
+        const value = isForm ? read(body, name, {}) : undefined;
+        readings[service] = { form: value === undefined ? [] : [value] };
       }
       return readings;
     });

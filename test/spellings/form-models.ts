@@ -79,5 +79,6 @@ function firstOf(pairs: readonly Pair[], name: string): string | undefined {
 }
 
 function decoded(text: string): string {
-  return decodeURIComponent(text.replaceAll("+", " "));
+  const blanks = text.replaceAll("+", " ");
+  return blanks.replace(/%([0-9a-f]{2})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
 }

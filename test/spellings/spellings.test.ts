@@ -23,7 +23,7 @@ it("reads in LuaJIT what it reads in Node", () => {
 });
 
 it("has requests that each server reads, and that Sluice counts", () => {
-  expect(Object.keys(result.read)).toHaveLength(22);
+  expect(Object.keys(result.read)).toHaveLength(28);
   for (const [server, read] of Object.entries(result.read)) expect([server, read > 100]).toEqual([server, true]);
-  for (const { sent, counted } of Object.values(result.byKind)) expect(counted).toBeGreaterThan(sent / 20);
+  for (const { sent, counted } of Object.values(result.byKind)) expect(counted).toBeGreaterThan(sent / 50);
 });
