@@ -18,7 +18,7 @@ export function readFormBody(): void {
 }
 
 /**
- * @returns undefined: no such field, nor an argument or a cookie that servers take for one. false: servers differ on its value
+ * @returns undefined: no such field, nor an argument that servers take for one. false: servers differ on its value
  */
 export function formValue(name: string): Reading {
   const form = currentForm();

@@ -74,57 +74,51 @@ function endsOtherwise(text: string, start: number, end: number, name: string): 
 }
 
 /**
- * Compares the fields on the way to a value: "a.b", "a[b]" and "A.B[]" are the same one, with any blanks in it. What servers drop of a name
- * may be anywhere, so this finds each name that is left when blanks are dropped.
+ * Compares the fields on the way to a value: "a.b", "a[b]" and "A.B[]" are the same one, with any blanks in it. It goes from the end to the
+ * start, because most names differ there at once.
  */
 function comparePath(text: string, start: number, end: number, name: string): number {
-  const more = dotsIn(text, start, end) - dotsIn(name, 0, name.length);
-  const from = behindDots(text, start, end, more);
-  if (!isSamePath(text, from, end, name, behindDots(name, 0, name.length, -more))) return otherName;
-  if (more > 0) return nameWithin;
-  // ASP.NET finds "Input.Email" under "Email" if no name begins with "Input". Those who write brackets do not.
-  return more === 0 || name.includes(".") ? similarName : otherName;
-}
-
-function dotsIn(text: string, start: number, end: number): number {
-  let count = 0;
-  for (let at = start; at < end; at += widthAt(text, at, end)) if (isDotAt(text, at, end)) count += 1;
-  return count;
-}
-
-function behindDots(text: string, start: number, end: number, count: number): number {
-  let at = start;
-  for (let left = count; left > 0 && at < end; at += widthAt(text, at, end)) if (isDotAt(text, at, end)) left -= 1;
-  return at;
-}
-
-function isSamePath(text: string, from: number, end: number, name: string, nameFrom: number): boolean {
-  let at = from;
-  let i = nameFrom;
-  while (true) {
-    while (i < name.length && isNeedlessBracketAt(name, i, name.length)) i += 1;
-    if (at >= end) return i === name.length;
-    const code = plainCharacterAt(text, at, end);
-    const wanted = i < name.length ? name.charCodeAt(i) : ended;
-    if (isDotAt(text, at, end) ? wanted === dot || wanted === open : isSameInAnyCase(code, wanted)) i += 1;
-    else if (!isNeedlessBracketAt(text, at, end) && code > space && code < del) return false;
-    at += widthAt(text, at, end);
+  let at = end;
+  let i = name.length;
+  let behind = ended;
+  while (at > start) {
+    while (i > 0 && isNeedlessBracket(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
+    const width = widthBefore(text, start, at);
+    const code = width === 1 ? text.charCodeAt(at - 1) : characterAt(text, at - width, at) % ofUnicode;
+    const isNeedless = isNeedlessBracket(code, behind);
+    const wanted = i > 0 ? name.charCodeAt(i - 1) : ended;
+    if (!isNeedless && isDot(code)) {
+      if (i === 0) return nameWithin;
+      if (!isDot(wanted)) return otherName;
+      i -= 1;
+    } else if (isSameInAnyCase(code, wanted)) i -= 1;
+    else if (!isNeedless && !isLeftOut(code)) return otherName;
+    behind = code;
+    at -= width;
   }
+  while (i > 0 && isNeedlessBracket(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
+  // ASP.NET finds "Input.Email" under "Email" if no name begins with "Input". Those who write brackets do not.
+  return i === 0 || (isDot(name.charCodeAt(i - 1)) && name.includes(".")) ? similarName : otherName;
 }
 
-function isDotAt(text: string, at: number, end: number): boolean {
-  const code = plainCharacterAt(text, at, end);
-  return code === dot || (code === open && !isNeedlessBracketAt(text, at, end));
+function isDot(code: number): boolean {
+  return code === dot || code === open;
 }
 
-function isNeedlessBracketAt(text: string, at: number, end: number): boolean {
-  const code = plainCharacterAt(text, at, end);
-  return code === close || (code === open && plainCharacterAt(text, at + widthAt(text, at, end), end) === close);
+/** @param behind the character behind it */
+function isNeedlessBracket(code: number, behind: number): boolean {
+  return code === close || (code === open && behind === close);
 }
 
-function plainCharacterAt(text: string, at: number, end: number): number {
-  const code = characterAt(text, at, end);
-  return code < ofUnicode ? code : code - ofUnicode;
+/** Returns whether some server leaves out what may be a blank or a control character in some charset, or a "%" that begins no encoding. */
+function isLeftOut(code: number): boolean {
+  return code <= space || code >= del || code === percent || code === plus;
+}
+
+/** @returns how many characters before this place are one in the decoded text */
+function widthBefore(text: string, start: number, at: number): number {
+  if (at - 6 >= start && text.charCodeAt(at - 6) === percent && characterAt(text, at - 6, at) >= ofUnicode) return 6;
+  return at - 3 >= start && text.charCodeAt(at - 3) === percent && byteAt(text, at - 2, at) >= 0 ? 3 : 1;
 }
 
 /** Returns whether the first character alone shows that it is another name, as it does of most. */
