@@ -69,8 +69,10 @@ function endsOtherwise(text: string, start: number, end: number, name: string): 
   const code = text.charCodeAt(end - 1);
   const last = name.charCodeAt(name.length - 1);
   if (!isLetter(code) || last === close || isSameInAnyCase(code, last)) return false;
-  for (let at = Math.max(start, end - 6); at < end; at++) if (text.charCodeAt(at) === percent) return false;
-  return true;
+  // The last character may be encoded in two digits, in four behind "u", or be a digit that nginx drops.
+  return (
+    text.charCodeAt(end - 3) !== percent && text.charCodeAt(end - 6) !== percent && text.charCodeAt(end - 2) !== percent
+  );
 }
 
 /**
