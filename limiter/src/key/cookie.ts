@@ -16,14 +16,21 @@ const quote = 34;
 const percent = 37;
 const plus = 43;
 const hyphen = 45;
+const comma = 44;
 const dot = 46;
+const slash = 47;
 const digit0 = 48;
 const colon = 58;
 const semicolon = 59;
 const equals = 61;
 const letterC = 67;
+const bracket = 91;
 const backslash = 92;
+const closingBracket = 93;
 const underscore = 95;
+const letterJ = 106;
+const brace = 123;
+const closingBrace = 125;
 
 type ReadText = (this: void, written: string) => string | false;
 
@@ -82,6 +89,7 @@ function isFoundByAll(cookies: string, name: string, value: string): boolean {
  */
 export function valueOfOne(cookies: string, name: string, read: ReadText): Reading {
   let value: string | undefined;
+  let hasPrefixed = false;
   let at = cookies.indexOf(name);
   for (let places = 0; at >= 0; places++) {
     if (places === mostCookies) return false;
@@ -90,9 +98,21 @@ export function valueOfOne(cookies: string, name: string, read: ReadText): Readi
     // Some servers take the first cookie of a name, others the last.
     if (found !== undefined && value !== undefined && found !== value) return false;
     if (found !== undefined) value = found;
+    else if (hasPrefix(cookies, at)) hasPrefixed = true;
     at = cookies.indexOf(name, at + 1);
   }
-  return hasSimilarName(cookies, name, isSimilarAt) || isSplitAtCommas(cookies) ? false : value;
+  if (value !== undefined && hasPrefixed) return false;
+  if (hasSimilarName(cookies, name, isSimilarAt) || isSplitAtCommas(cookies)) return false;
+  return hasSimilarNameWithin(cookies, name, name.charCodeAt(name.length - 1), isSimilarAt) ? false : value;
+}
+
+/** Returns whether it is a name that Sanic takes first when it is asked for the name without the prefix. */
+function hasPrefix(cookies: string, at: number): boolean {
+  return cookies.charCodeAt(at - 1) === hyphen && (endsAt(cookies, "__Host-", at) || endsAt(cookies, "__Secure-", at));
+}
+
+function endsAt(text: string, end: string, at: number): boolean {
+  return text.slice(Math.max(at - end.length, 0), at) === end;
 }
 
 /** A cookie whose name goes on behind the name that is looked for. */
@@ -127,7 +147,8 @@ function continuations(cookies: string, name: string): Continuation[] | undefine
       if (cookies.charCodeAt(before) !== space) isPlain = false;
       before -= 1;
     }
-    if (before >= 0 && cookies.charCodeAt(before) !== semicolon) continue;
+    const beginsPair = before < 0 || cookies.charCodeAt(before) === semicolon;
+    if (!beginsPair && before === at - 1 && isOfToken(cookies.charCodeAt(before))) continue;
     const start = at + name.length;
     if (equalsAt < start) equalsAt = cookies.indexOf("=", start);
     if (equalsAt < 0) return found;
@@ -139,11 +160,12 @@ function continuations(cookies: string, name: string): Continuation[] | undefine
     if (endOfName === start) continue;
     if (found.length === mostParts) return undefined;
     const separator = separatorAt(cookies, start, endOfName);
+    if (!beginsPair && separator === "") continue;
     found.push({
       separator,
       number: separator === "" ? -1 : numberAt(cookies, start + separator.length, endOfName),
       written: cookies.slice(equalsAt + 1, end),
-      isPlain: isPlain && endOfName === equalsAt,
+      isPlain: beginsPair && isPlain && endOfName === equalsAt,
     });
   }
   return found;
@@ -244,7 +266,9 @@ function joinedChunks(cookies: string, name: string, value: string, others: read
   if ((separator !== hyphen && separator !== colon) || !isDigit(digits.charCodeAt(0))) return value;
   const count = Number(digits);
   if (!(count >= 1 && count <= mostParts) || `${count}` !== digits) return false;
-  if (hasSimilarName(cookies, `${name}${chunkSeparator}`, isSimilarChunkAt)) return false;
+  const chunk = `${name}${chunkSeparator}`;
+  if (hasSimilarName(cookies, chunk, isSimilarChunkAt)) return false;
+  if (hasSimilarNameWithin(cookies, chunk, undefined, isSimilarChunkAt)) return false;
   return joinedParts(others, chunkSeparator, 1, count) ?? value;
 }
 
@@ -300,6 +324,32 @@ function hasSimilarName(cookies: string, name: string, isSimilar: IsSimilar): bo
   return false;
 }
 
+/**
+ * Returns whether a similar name is within a cookie: ASP.NET Core, Plack and nginx begin another one behind characters that are of no name.
+ *
+ * @param last the last character of such a name, in any case, if it is not encoded; undefined: there are several
+ */
+function hasSimilarNameWithin(cookies: string, name: string, last: number | undefined, isSimilar: IsSimilar): boolean {
+  for (let at = cookies.indexOf("="); at >= 0; at = cookies.indexOf("=", at + 1)) {
+    let end = at;
+    while (end > 0 && isBlank(cookies.charCodeAt(end - 1))) end -= 1;
+    // This is true of few cookies.
+    const isCandidate =
+      last === undefined || cookies.charCodeAt(end - 1) % 32 === last % 32 || cookies.charCodeAt(end - 3) === percent;
+    if (isCandidate && isWithin(cookies, end, name, at, isSimilar)) return true;
+  }
+  return false;
+}
+
+function isWithin(cookies: string, end: number, name: string, equalsAt: number, isSimilar: IsSimilar): boolean {
+  let start = end;
+  while (start > 0 && isOfToken(cookies.charCodeAt(start - 1))) start -= 1;
+  let before = start - 1;
+  while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
+  if (before < 0 || cookies.charCodeAt(before) === semicolon) return false;
+  return !beginsOtherwise(cookies, start, name) && isSimilar(cookies, start, equalsAt + 1, name);
+}
+
 function isSimilarAt(cookies: string, start: number, end: number, name: string): boolean {
   let endOfName = start;
   while (endOfName < end && cookies.charCodeAt(endOfName) !== equals) endOfName += 1;
@@ -333,19 +383,28 @@ function valueAt(cookies: string, name: string, at: number, read: ReadText): Rea
     before -= 1;
   }
   const beginsPair = before < 0 || cookies.charCodeAt(before) === semicolon;
-  // This is the end of another name, or within a value. After a blank, Python's own parser begins a cookie.
-  if (!beginsPair) return before === at - 1 ? undefined : false;
+  // This is the end of another name, or within a value. After what is of no name, some parsers begin a cookie.
+  if (!beginsPair) return before === at - 1 && isOfToken(cookies.charCodeAt(before)) ? undefined : false;
   if (isOdd) return false;
   const end = cookies.indexOf(";", afterName);
   return read(cookies.slice(afterName + 1, end < 0 ? cookies.length : end));
 }
 
 function canonical(written: string): string | false {
-  const bare = withoutEnds(written, isEnd);
+  const bare = withoutQuotes(withoutEnds(written, isSpaceOrTab));
   const plain = readable(bare);
   if (plain === false) return false;
   const text = withoutEnds(plain, isDecodedEnd);
+  // Express reads JSON behind "j:", which has many spellings.
+  if (text.charCodeAt(0) === letterJ && text.charCodeAt(1) === colon) return false;
   return plain !== bare && isCutBySome(text) ? false : text;
+}
+
+/** If there is a quote at the beginning alone, Koa drops the last character, too. */
+function withoutQuotes(text: string): string {
+  const last = text.length - 1;
+  const isQuoted = last > 0 && text.charCodeAt(0) === quote && text.charCodeAt(last) === quote;
+  return isQuoted ? text.slice(1, last) : text;
 }
 
 /** Returns whether services that decode a value may lose a part of it: at control characters, and as blanks around it. */
@@ -361,10 +420,15 @@ function readable(bare: string): string | false {
   let hasPercent = false;
   for (let i = 0; i < bare.length; i++) {
     const code = bare.charCodeAt(i);
-    if (code <= space || code > 126 || code === quote || code === backslash) return false;
+    if (code <= space || code > 126 || code === quote || code === backslash || endsValue(code)) return false;
     if (code === percent) hasPercent = true;
   }
   return hasPercent ? decoded(bare) : bare;
+}
+
+/** Plack, ASP.NET Core and WebOb end a value at a comma, and WebOb at a bracket. */
+function endsValue(code: number): boolean {
+  return code === comma || code === bracket || code === closingBracket;
 }
 
 /** If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the rest. */
@@ -410,4 +474,12 @@ function isSpaceOrTab(code: number): boolean {
 /** Returns whether some server takes this for a blank: control characters, and Unicode's spaces. False for NaN, past the end. */
 function isBlank(code: number): boolean {
   return code <= space || code > 126;
+}
+
+/** Returns whether names may have this character (RFC 9110: token). */
+function isOfToken(code: number): boolean {
+  if (code <= space || code > 126 || code === quote || code === comma || code === slash) return false;
+  if (code >= colon && code <= 64) return false;
+  if (code >= bracket && code <= closingBracket) return false;
+  return code !== 40 && code !== 41 && code !== brace && code !== closingBrace;
 }

@@ -9,7 +9,7 @@ import { cookieValue } from "../../../limiter/src/key/cookie.ts";
 test("a cookie that others continue, whose names have a number behind it, is not known by itself", () => {
   for (const cookies of ["sid=a; sid.0=b", "sid.1=b;sid=a", "x=1;  sid.10=b; sid=a"])
     expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
-  for (const cookies of ["sid=a; sid.x=b", "sid=a; xsid.0=b", "sid=a; x=sid.0=b", "sid=a; sid.0", "sid=a; sid.=b"])
+  for (const cookies of ["sid=a; sid.x=b", "sid=a; xsid.0=b", "sid=a; x&sid.0=b", "sid=a; sid.0", "sid=a; sid.=b"])
     expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, "a"]);
 });
 
@@ -183,6 +183,104 @@ test("a session of ASP.NET Core in chunks is the session, and its number has one
   expect(cookieValue("sid=chunks-1; SIDC1=other", "sid")).toBe(false);
   // A chunk is taken as it is.
   expect(cookieValue("sid=chunks-1; sidC1=chunks-1; sidC1C1=x", "sid")).toBe("chunks-1");
+});
+
+describe("a cookie that servers begin or end in different places", () => {
+  /** ASP.NET Core, WebOb, Plack and nginx begin a cookie behind some of these. */
+  const ofNoName = [..."(),/:<=>?@[]{}\\", '"', "\u0080"];
+
+  it("is ambiguous: one whose name is behind a character that no name may have", () => {
+    for (const character of ofNoName) {
+      for (const [begin, name] of ["a", "a=1", ""].flatMap((begin) =>
+        ["sid", "sid ", "SID", "%73id", "s%69D"].map((name) => [begin, name]),
+      )) {
+        const hidden = `${begin}${character}${name}=real`;
+        for (const cookies of [
+          hidden,
+          `sid=decoy; ${hidden}`,
+          `${hidden}; sid=decoy`,
+          `sid=decoy; ${hidden.replace(character, `${character} `)}`,
+        ])
+          expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
+      }
+    }
+    expect(cookieValue("sid=decoy; a=1 SID=real", "sid")).toBe(false);
+  });
+
+  it("is another one behind a character that names may have, and without =", () => {
+    for (const character of "!#$%&'*+-.^_`|~xX9") {
+      for (const name of ["sid", "SID"]) {
+        const cookies = `sid=alice; a=1${character}${name}=x`;
+        expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, "alice"]);
+      }
+    }
+    for (const other of ["a=1,sid", "a=1,sids=2", "a=1,SIDS=2", "a=x,y; b=[1,2]", "sids,=1"])
+      expect([other, cookieValue(`sid=alice; ${other}`, "sid")]).toEqual([other, "alice"]);
+  });
+
+  it("is ambiguous: a value with a comma or brackets, unless they are percent-encoded", () => {
+    for (const character of ",[]") {
+      for (const value of [`alice${character}1`, `alice${character}`, `${character}alice`])
+        for (const cookies of [
+          `sid=${value}`,
+          `sid="${value}"`,
+          `sid_0=al; sid_1=${value}`,
+          `sid=chunks-1; sidC1=${value}`,
+        ])
+          expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
+      expect(cookieValue(`sid=alice${encodeURIComponent(character)}1`, "sid")).toBe(`alice${character}1`);
+    }
+    // Sessions of Express, and base64.
+    for (const value of ["s:a.b", "ab/c+d==", "2|1:0", "A!-1!2", "a~b", "user@host", "{a:b}"])
+      expect(cookieValue(`sid=${value}`, "sid")).toBe(value);
+  });
+
+  it("is ambiguous: a chunk behind a character that no name may have", () => {
+    for (const character of ofNoName) {
+      for (const name of ["sidC1", "SIDC1", "sidc1"]) {
+        for (const cookies of [
+          `sid=chunks-1; sidC1=decoy; a${character}${name}=real`,
+          `a=1${character}${name}=real; sid=chunks-1; sidC1=decoy`,
+        ])
+          expect([cookies, cookieValue(cookies, "sid")]).toEqual([cookies, false]);
+      }
+    }
+  });
+
+  it("is ambiguous beside one whose name has a prefix, which Sanic takes first", () => {
+    for (const prefix of ["__Host-", "__Secure-"]) {
+      expect(cookieValue(`sid=decoy; ${prefix}sid=real`, "sid")).toBe(false);
+      expect(cookieValue(`${prefix}sid=real;sid=decoy`, "sid")).toBe(false);
+      expect(cookieValue(`${prefix}sid=real`, "sid")).toBeUndefined();
+      expect(cookieValue(`${prefix}sid=real; sid=other`, `${prefix}sid`)).toBe("real");
+    }
+    expect(cookieValue("sid=alice; Host-sid=x; x-sid=y", "sid")).toBe("alice");
+  });
+
+  it("is ambiguous with a quote at one end alone, more than one at an end, or blanks in quotes", () => {
+    for (const value of [
+      '"alice',
+      'alice"',
+      '""alice"',
+      '"alice""',
+      '""alice""',
+      '"',
+      '"""',
+      '" alice"',
+      '"alice "',
+      '"\talice"',
+      '"alice" "',
+    ])
+      expect([value, cookieValue(`sid=${value}`, "sid")]).toEqual([value, false]);
+    for (const value of ['"alice"', ' "alice"', '"alice"\t']) expect(cookieValue(`sid=${value}`, "sid")).toBe("alice");
+    expect(cookieValue('sid=""', "sid")).toBe("");
+  });
+
+  it("is ambiguous if Express reads it as JSON, which one text has many spellings in", () => {
+    for (const value of ["j:%22alice%22", "j:%20%22alice%22", "j:1", "%6a:1", '"j:1"', "j%3A1"])
+      expect([value, cookieValue(`sid=${value}`, "sid")]).toEqual([value, false]);
+    for (const value of ["j", "js:1", "s:j:1"]) expect(cookieValue(`sid=${value}`, "sid")).toBe(value);
+  });
 });
 
 test("what is encoded in a cookie is no control character, and no blank at an end", () => {
