@@ -134,6 +134,67 @@ describe("one JSON Web Token behind a scheme", () => {
   });
 });
 
+describe("a session in a cookie that a service finds elsewhere than others do, or cuts", () => {
+  let gateway: LoneGateway;
+  let koa: Server;
+  beforeAll(async () => {
+    const port = await freePort();
+    // As the npm package cookies reads it, which Koa has.
+    koa = createServer(({ headers }, response) => {
+      const value = /(?:^|;) *sid=([^;]*)/.exec(headers.cookie ?? "")?.[1] ?? "";
+      response.end(`session ${value.startsWith('"') ? value.slice(1, -1) : value}`);
+    });
+    await new Promise<void>((resolve) => koa.listen(0, "127.0.0.1", resolve));
+    const limits = [{ algorithm: "fixed-window", quota, window: "366d" }];
+    gateway = await LoneGateway.start({
+      policies: [{ name: "p", key: ["cookie:sid", "path"], onMissingKey: "deny", limits }],
+      env: { SLUICE_UPSTREAM: `http://127.0.0.1:${port}` },
+      edit: (config) =>
+        config.replace(
+          /\bhttp \{/,
+          `http {
+            server {
+              listen 127.0.0.1:${port};
+              location / { return 200 "session $cookie_sid"; }
+              location /koa { proxy_pass http://127.0.0.1:${(koa.address() as AddressInfo).port}; }
+            }`,
+        ),
+    });
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    koa?.closeAllConnections();
+    koa?.close();
+  });
+
+  /** Returns how many of the requests reach the session. */
+  const reached = async (path: string, spell: (i: number) => string) => {
+    let got = 0;
+    for (let i = 0; i < attempts; i++) {
+      const { body } = await ask(gateway.url + path, { headers: { cookie: spell(i) } });
+      if (body === "session REAL") got += 1;
+    }
+    return got;
+  };
+
+  it.each([
+    ["behind a comma", (i: number) => `a=1,sid=REAL; sid=r${i}`],
+    ["behind a comma and a blank", (i: number) => `a=1, sid=REAL; sid=r${i}`],
+    ["behind a comma, in capitals", (i: number) => `a=1,SID=REAL; sid=r${i}`],
+    ["behind a comma at the beginning", (i: number) => `,sid=REAL; sid=r${i}`],
+  ])("is not reached %s at nginx", async (_, spell) => {
+    expect(await reached("/", spell)).toBe(0);
+  });
+
+  it("is not reached behind a quote at Koa, which drops the last character, too", async () => {
+    expect(await reached("/koa", (i) => `sid="REAL${String.fromCharCode(65 + i)}`)).toBe(0);
+  });
+
+  it.each(["/", "/koa"])("is reached as clients write it, up to the quota: %s", async (path) => {
+    expect(await reached(path, () => "sid=REAL")).toBe(quota);
+  });
+});
+
 describe("a session in a cookie", () => {
   const session = "djIuWDI5aGRYUm9NbDl3Y205NGVTMHdNVEl6|1764270000|c2lnbmF0dXJlLW9mLXRoaXMtc2Vzc2lvbg==";
   let gateway: LoneGateway;
@@ -170,6 +231,9 @@ describe("a session in a cookie", () => {
     expect(await statusOf(target)).toBe(400);
     expect(await statusOf(target, "JSESSIONID=")).toBe(400);
     expect(await statusOf(target, "JSESSIONID=2B")).toBe(404);
+    // Tomcat and Jetty drop these.
+    for (const value of ["2B,x", '2B"', '"2B', '" 2B"'])
+      expect(await statusOf(target, `JSESSIONID=${value}`)).toBe(400);
   });
 
   it.each(["/servlets;x=1", "/servlets;xjsessionid=1A", "/servlets?a;jsessionid=1A", "/servlets/jsessionid=1A"])(

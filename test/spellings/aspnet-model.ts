@@ -4,20 +4,17 @@
 //   names are compared without regard to case.
 // - ASP.NET (HttpValueCollection, HttpUtility.UrlDecode): the same, and %uXXXX is a character; Request["name"] asks the query, the form, the
 //   cookies in turn.
-// - Both split cookies at ";", compare their names without regard to case, and take quotes for a part of a name. ASP.NET Core decodes values
-//   (Uri.UnescapeDataString).
+// - Both compare names of cookies without regard to case. ASP.NET splits cookies at ";", and takes quotes for a part of a name.
+// - ASP.NET Core (CookieHeaderParserShared) splits cookies at "," and ";", skips what it cannot read character by character, and decodes values
+//   (Uri.UnescapeDataString). The last cookie of a name counts.
 
 import { bytesOf, type Readings, type Servers, type SpelledRequest } from "./server.ts";
 
 export class AspNetModel implements Servers {
   async ask(requests: readonly SpelledRequest[]): Promise<Record<string, Readings>[]> {
     return requests.map((request) => ({
-      "ASP.NET Core (model)": readings(request, unescaped, unescaped),
-      "ASP.NET (model)": readings(
-        request,
-        (text) => unescaped(withoutUnicodeEscapes(text)),
-        (text) => text,
-      ),
+      "ASP.NET Core (model)": readings(request, unescaped, cookiesOfCore(request)),
+      "ASP.NET (model)": readings(request, (text) => unescaped(withoutUnicodeEscapes(text)), cookiesOf(request)),
     }));
   }
 
@@ -25,22 +22,32 @@ export class AspNetModel implements Servers {
 }
 
 function readings(
-  { name, query, body, type, cookie }: SpelledRequest,
+  { name, query, body, type }: SpelledRequest,
   decode: (text: string) => string,
-  decodeCookie: (text: string) => string,
+  cookie: readonly string[],
 ): Readings {
   const isForm = /^\s*application\/x-www-form-urlencoded\s*(;|$)/i.test(type);
   const argument = (part: string) => decode(part.replaceAll("+", " "));
   const among = (text: string) => pairsOf(text, "&", name, argument, argument);
   const fields = isForm ? among(body) : [];
+  return { query: among(query), form: fields, merged: [...among(query), ...fields], cookie };
+}
+
+function cookiesOf({ name, cookie }: SpelledRequest): string[] {
   const trimmed = (text: string) => text.trim();
-  const bare = (text: string) => decodeCookie(text.trim().replace(/^"(.*)"$/, "$1"));
-  return {
-    query: among(query),
-    form: fields,
-    merged: [...among(query), ...fields],
-    cookie: pairsOf(cookie, ";", name, trimmed, bare),
-  };
+  return pairsOf(cookie, ";", name, trimmed, (text) => text.trim().replace(/^"(.*)"$/, "$1"));
+}
+
+function cookiesOfCore({ name, cookie }: SpelledRequest): string[] {
+  const pair = /([!#$%&'*+\-.^_`|~0-9A-Za-z]+)=("[!#-+\--:<-[\]-~]*"|[!#-+\--:<-[\]-~]*)(?=[ \t]*([,;]|$))/y;
+  const read: string[] = [];
+  for (let at = 0; at < cookie.length; ) {
+    pair.lastIndex = at;
+    const [found, written = "", value = ""] = pair.exec(cookie) ?? [];
+    if (value !== "" && written.toUpperCase() === name.toUpperCase()) read.push(unescaped(value.replaceAll('"', "")));
+    at += found?.length || 1;
+  }
+  return read.slice(-1);
 }
 
 function pairsOf(
