@@ -33,6 +33,8 @@ describe("the table of cookies", () => {
   it("is followed by the bound: of 1,000 cookies one is read, and of 1,001 none", () => {
     expect(cookieValue(`${"x=1; ".repeat(999)}sid=ann`, "sid")).toBe("ann");
     expect(cookieValue(`${"x=1; ".repeat(1_000)}sid=ann`, "sid")).toBe(false);
+    expect(cookieValue(`x${"=".repeat(999)}; s=ann`, "s")).toBe("ann");
+    expect(cookieValue(`x${"=".repeat(1_000)}; s=ann`, "s")).toBe(false);
     expect(cookieValue(`x=${"s".repeat(998)}; s=ann`, "s")).toBe("ann");
     expect(cookieValue(`x=${"s".repeat(1_000)}; s=ann`, "s")).toBe(false);
   });

@@ -330,24 +330,32 @@ function hasSimilarName(cookies: string, name: string, isSimilar: IsSimilar): bo
  * @param last the last character of such a name, in any case, if it is not encoded; undefined: there are several
  */
 function hasSimilarNameWithin(cookies: string, name: string, last: number | undefined, isSimilar: IsSimilar): boolean {
-  for (let at = cookies.indexOf("="); at >= 0; at = cookies.indexOf("=", at + 1)) {
-    let end = at;
-    while (end > 0 && isBlank(cookies.charCodeAt(end - 1))) end -= 1;
+  const hasPercent = cookies.includes("%");
+  let at = cookies.indexOf("=");
+  for (let count = 0; at >= 0; count++) {
+    if (count === mostCookies) return true;
+    const code = cookies.charCodeAt(at - 1);
     // This is true of few cookies.
     const isCandidate =
-      last === undefined || cookies.charCodeAt(end - 1) % 32 === last % 32 || cookies.charCodeAt(end - 3) === percent;
-    if (isCandidate && isWithin(cookies, end, name, at, isSimilar)) return true;
+      last === undefined ||
+      code % 32 === last % 32 ||
+      isBlank(code) ||
+      (hasPercent && cookies.charCodeAt(at - 3) === percent);
+    if (isCandidate && isWithin(cookies, at, name, isSimilar)) return true;
+    at = cookies.indexOf("=", at + 1);
   }
   return false;
 }
 
-function isWithin(cookies: string, end: number, name: string, equalsAt: number, isSimilar: IsSimilar): boolean {
-  let start = end;
+function isWithin(cookies: string, equalsAt: number, name: string, isSimilar: IsSimilar): boolean {
+  let start = equalsAt;
+  while (start > 0 && isBlank(cookies.charCodeAt(start - 1))) start -= 1;
   while (start > 0 && isOfToken(cookies.charCodeAt(start - 1))) start -= 1;
+  if (beginsOtherwise(cookies, start, name)) return false;
   let before = start - 1;
   while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
   if (before < 0 || cookies.charCodeAt(before) === semicolon) return false;
-  return !beginsOtherwise(cookies, start, name) && isSimilar(cookies, start, equalsAt + 1, name);
+  return isSimilar(cookies, start, equalsAt + 1, name);
 }
 
 function isSimilarAt(cookies: string, start: number, end: number, name: string): boolean {
