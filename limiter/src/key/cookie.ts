@@ -331,6 +331,7 @@ function hasSimilarName(cookies: string, name: string, isSimilar: IsSimilar): bo
  */
 function hasSimilarNameWithin(cookies: string, name: string, last: number | undefined, isSimilar: IsSimilar): boolean {
   const hasPercent = cookies.includes("%");
+  const length = hasPercent || last === undefined ? undefined : name.length;
   let at = cookies.indexOf("=");
   for (let count = 0; at >= 0; count++) {
     if (count === mostCookies) return true;
@@ -341,18 +342,27 @@ function hasSimilarNameWithin(cookies: string, name: string, last: number | unde
       code % 32 === last % 32 ||
       isBlank(code) ||
       (hasPercent && cookies.charCodeAt(at - 3) === percent);
-    if (isCandidate && isWithin(cookies, at, name, isSimilar)) return true;
+    if (isCandidate && isWithin(cookies, at, name, length, isSimilar)) return true;
     at = cookies.indexOf("=", at + 1);
   }
   return false;
 }
 
-function isWithin(cookies: string, equalsAt: number, name: string, isSimilar: IsSimilar): boolean {
-  let start = equalsAt;
-  while (start > 0 && isBlank(cookies.charCodeAt(start - 1))) start -= 1;
-  while (start > 0 && isOfToken(cookies.charCodeAt(start - 1))) start -= 1;
-  if (beginsOtherwise(cookies, start, name)) return false;
+/** @param length of the name; undefined: it may be another one */
+function isWithin(
+  cookies: string,
+  equalsAt: number,
+  name: string,
+  length: number | undefined,
+  isSimilar: IsSimilar,
+): boolean {
+  let end = equalsAt;
+  while (end > 0 && isBlank(cookies.charCodeAt(end - 1))) end -= 1;
+  let start = length === undefined ? end : Math.max(end - length, 0);
+  if (length === undefined) while (start > 0 && isOfToken(cookies.charCodeAt(start - 1))) start -= 1;
   let before = start - 1;
+  if (start === end || before < 0 || isOfToken(cookies.charCodeAt(before))) return false;
+  if (beginsOtherwise(cookies, start, name)) return false;
   while (before >= 0 && isBlank(cookies.charCodeAt(before))) before -= 1;
   if (before < 0 || cookies.charCodeAt(before) === semicolon) return false;
   return isSimilar(cookies, start, equalsAt + 1, name);
