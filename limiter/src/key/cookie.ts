@@ -25,7 +25,6 @@ const semicolon = 59;
 const equals = 61;
 const letterC = 67;
 const bracket = 91;
-const backslash = 92;
 const closingBracket = 93;
 const underscore = 95;
 const letterJ = 106;
@@ -434,19 +433,17 @@ function isCutBySome(plain: string): boolean {
   return withoutBlanks(plain) !== plain;
 }
 
+/** Plack, ASP.NET Core and WebOb end a value at a comma, and WebOb at a bracket. */
 function readable(bare: string): string | false {
   let hasPercent = false;
   for (let i = 0; i < bare.length; i++) {
     const code = bare.charCodeAt(i);
-    if (code <= space || code > 126 || code === quote || code === backslash || endsValue(code)) return false;
+    if (code <= space || code > 126 || code === quote || code === comma) return false;
+    // A bracket or "\".
+    if (code >= bracket && code <= closingBracket) return false;
     if (code === percent) hasPercent = true;
   }
   return hasPercent ? decoded(bare) : bare;
-}
-
-/** Plack, ASP.NET Core and WebOb end a value at a comma, and WebOb at a bracket. */
-function endsValue(code: number): boolean {
-  return code === comma || code === bracket || code === closingBracket;
 }
 
 /** If a part of the text is no encoding, some decoders leave the whole text as it is; others decode the rest. */
