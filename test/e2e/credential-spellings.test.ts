@@ -231,7 +231,9 @@ describe("a session in a cookie", () => {
     expect(await statusOf(target)).toBe(400);
     expect(await statusOf(target, "JSESSIONID=")).toBe(400);
     expect(await statusOf(target, "JSESSIONID=2B")).toBe(404);
-    // Tomcat and Jetty drop these.
+    // Tomcat or Jetty drops these.
+    for (const cookie of ["JSESSIONID=\t2B", 'a="; JSESSIONID=2B', "$Version=2; JSESSIONID=2B", "JSESSIONID_0=2B"])
+      expect(await statusOf(target, cookie)).toBe(400);
     for (const value of ["2B,x", '2B"', '"2B', '" 2B"'])
       expect(await statusOf(target, `JSESSIONID=${value}`)).toBe(400);
   });

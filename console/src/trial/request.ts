@@ -3,7 +3,7 @@
 import { argumentValue } from "@sluice/limiter/key/argument.ts";
 import { authorizationValue, bearerToken, valueWithToken } from "@sluice/limiter/key/authorization.ts";
 import { isOnlySpelling } from "@sluice/limiter/key/base64.ts";
-import { cookieValue } from "@sluice/limiter/key/cookie.ts";
+import { cookieValue, isFoundByServlets } from "@sluice/limiter/key/cookie.ts";
 import { fieldValue } from "@sluice/limiter/key/field.ts";
 import { formReading, mostFormBytes } from "@sluice/limiter/key/form-type.ts";
 import { ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
@@ -157,12 +157,13 @@ function authorization(request: MadeUpRequest): string | undefined | false {
   return value === undefined || value === false ? value : authorizationValue(value);
 }
 
-/** Tomcat and Jetty take a session from the path if there is no cookie. */
+/** Tomcat and Jetty take a session from the path if they find no cookie. */
 function cookieOf(request: MadeUpRequest, name: string): string | undefined | false {
   const value = readInBytes((bytes) => cookieValue(bytes(cookiesOf(request)), bytes(name)));
   const [path = ""] = request.target.split("?");
   const isInPath = path.toLowerCase().includes(`;${name.toLowerCase()}=`);
-  return isInPath && (value === undefined || value === "") ? false : value;
+  if (!isInPath || value === false) return value;
+  return value !== undefined && value !== "" && isFoundByServlets(cookiesOf(request), name, value) ? value : false;
 }
 
 function cookiesOf({ headers }: MadeUpRequest): string {

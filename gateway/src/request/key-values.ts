@@ -5,7 +5,7 @@ import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/c
 import { argumentValue } from "../../../limiter/src/key/argument.ts";
 import { authorizationValue, bearerToken, valueWithToken } from "../../../limiter/src/key/authorization.ts";
 import { hasOddParts, isOnlySpelling } from "../../../limiter/src/key/base64.ts";
-import { cookieValue } from "../../../limiter/src/key/cookie.ts";
+import { cookieValue, isFoundByServlets } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";
 import { type KeyPart, keyPartText, type Reading } from "../../../limiter/src/key/key-part.ts";
@@ -263,10 +263,13 @@ function readPart(part: KeyPart): Reading {
   return ngx.req.get_method();
 }
 
-/** Tomcat and Jetty take a session from the path if there is no cookie: `/work;jsessionid=ID`. */
+/** Tomcat and Jetty take a session from the path if they find no cookie: `/work;jsessionid=ID`. */
 function readCookie(name: string): Reading {
-  const value = cookieValue(ngx.var["http_cookie"] ?? "", name);
-  return (value === undefined || value === "") && hasPathParameter(name) ? false : value;
+  const cookies = ngx.var["http_cookie"] ?? "";
+  const value = cookieValue(cookies, name);
+  if (value === false) return false;
+  if (value !== undefined && value !== "" && isFoundByServlets(cookies, name, value)) return value;
+  return hasPathParameter(name) ? false : value;
 }
 
 function readHost(): Reading {

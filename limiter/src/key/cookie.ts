@@ -67,6 +67,11 @@ export function cookieValue(cookies: string, name: string): Reading {
   return isTokenInParts(value, others) ? false : value;
 }
 
+/** Returns whether Tomcat and Jetty find the cookie, too. They may drop one in a line with quotes, and Tomcat all of an unknown "$Version". */
+export function isFoundByServlets(cookies: string, name: string, value: string): boolean {
+  return !cookies.includes('"') && !cookies.includes("$Version") && isFoundByAll(cookies, name, value);
+}
+
 /** Services join parts if they do not find the cookie itself; and Pomerium, if its value begins with "%". Next.js drops one with a broken encoding. */
 function isFoundByAll(cookies: string, name: string, value: string): boolean {
   const pair = `${name}=${value}`;
