@@ -36,8 +36,7 @@ let argumentsLeft = 0;
  */
 export function argumentValue(query: string, name: string, readUsual: ReadUsual): Reading {
   const value = wholeArgument(query, name, readUsual, true);
-  if (value === undefined || value === false) return value;
-  return isOtherWithin(query, name, value, readUsual) ? false : withoutBlanks(value);
+  return value === undefined || value === false ? value : withoutBlanks(value);
 }
 
 /**
