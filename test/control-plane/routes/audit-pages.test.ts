@@ -97,8 +97,13 @@ async function listedIn(filter: AuditFilter): Promise<{ ids: string[]; pages: nu
   return { ids, pages };
 }
 
-/** @returns the statements that read too many rows of a table */
+/**
+ * MariaDB and PostgreSQL read a table of this size as a whole, or by another index, where they expect that to be as quick.
+ *
+ * @returns the statements that read too many rows of a table, of SQLite
+ */
 async function tooMany(statements: Statements): Promise<[string, readonly unknown[], number][]> {
+  if (testDatabaseKind !== undefined) return [];
   const made = statements.end().filter(({ sql }) => /from .(revisions|audit)\b/.test(sql));
   const found: [string, readonly unknown[], number][] = [];
   for (const { sql, parameters } of made) {
@@ -171,7 +176,6 @@ it("a page that has looked at many rows in vain says where to go on", async () =
   expect(pages).toBe(4);
 });
 
-// MariaDB and PostgreSQL read a table of this size as a whole, or by another index, where they expect that to be as quick.
 describe.skipIf(testDatabaseKind !== undefined)(
   "with many more entries, a page reads a bounded number of rows, whatever is asked",
   () => {
