@@ -240,7 +240,7 @@ it("a control plane that is killed is started again under npm start, and the gat
     expect(program.output).toMatch(/^\{"level".*sluice: SLUICE_CONTROL_PORT: expected a call to \+1 555 0100.*\}$/m);
     process.kill(pidOf("control-plane/src/main.ts", program.pid), "SIGKILL");
     await untilRefused(controlUrl);
-    // What it accepted once is not a wrong setting later: somebody else has its port for a moment.
+    // A setting that it accepted once is not wrong later: somebody else has its port for a moment.
     const other = createServer().listen(Number(new URL(controlUrl).port), "127.0.0.1");
     await until("the control plane finds its port taken", () =>
       /SLUICE_CONTROL_PORT: expected a free port/.test(program.output),

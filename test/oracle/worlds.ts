@@ -378,7 +378,7 @@ class Maker {
       return { afterMs, do: "put-consumer", consumer: this.#consumer(id, policies) };
     }
     if (kind <= 18 && !waits) return { afterMs, do: "step", byMs: this.#step(policies) };
-    // What waits when nginx ends would not be answered.
+    // A request that waits when nginx ends would get no answer.
     const mayEnd = !waits && !this.#algorithms.includes("leaky-bucket");
     if (kind <= 20 && mayEnd && this.#topics.has("restarts")) {
       return { afterMs, do: this.#chance(50) ? "reload" : "restart", gateway };

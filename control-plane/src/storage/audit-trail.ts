@@ -72,7 +72,7 @@ export async function listAudit(
   const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
   const asked = { filter, former, from: before === undefined ? undefined : positionOf(before), limit: limit + 1 };
   const looks = [await look(database, "revisions", asked), await look(database, "audit", asked)];
-  // What one look has not reached may be newer than what the other one has found.
+  // One look may not have reached rows that are newer than those that the other one has found.
   const end = latest(looks.map((one) => one.end));
   const found = looks
     .flatMap(({ places }) => places)
@@ -194,7 +194,7 @@ async function lookInto(
   if (first === undefined) return { places: [], end: "" };
   const rows = await first.unionAll(others).orderBy("at", "desc").orderBy("place", "desc").limit(limit).execute();
   const places = rows.map((row) => placeOf(table, row));
-  // Of one series, or of series of which it has read as many rows as the page may have, those that were found are the newest ones.
+  // The rows that were found are the newest ones if there is one series, or if each series was read as far as the page may reach.
   const isFull = places.length === limit;
   if ((isFull && series.length === 1) || (!isFiltered && read === limit)) return { places, end: "" };
   const [firstLast, ...lasts] = ordered.map((query) =>

@@ -330,7 +330,7 @@ export async function documentsTouched(
   const row = await database
     .selectFrom("revisions")
     .select("before")
-    // Of a roll-back alone, only this says what is gone.
+    // A roll-back that stands alone says only here what is gone.
     .$if(entry.action === "roll-back", (query) => query.select("after"))
     .where("number", "=", Number(entry.number))
     .executeTakeFirst();

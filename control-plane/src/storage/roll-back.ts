@@ -59,7 +59,7 @@ export interface RolledBack {
 }
 
 /**
- * What it takes long to find out is found out outside of the transaction, which others wait for.
+ * Slow reads come before the transaction, because others wait for that.
  *
  * @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
  * @throws ApiError app-not-found, revision-not-found, policy-not-found, bound-exceeded, app-changing, or what `validate`, `validateTemplate` and

@@ -39,7 +39,7 @@ export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
 export function setLine(marks: Marks, mark: HeaderLine): void {
   marks.set ??= [];
   marks.set.push(mark);
-  // Of a policy in shadow mode that an override enforces, nothing has been unset. To set a line leaves those that have "_" for "-".
+  // Nothing has been unset for a policy in shadow mode that an override enforces. nginx leaves a header with "_" for "-" when it sets one.
   unset(marks, mark);
 }
 

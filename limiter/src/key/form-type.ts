@@ -46,7 +46,7 @@ export function formReading(type: Reading, encoding: Reading): FormReading {
 export function beginsLikeJson(body: string): boolean {
   for (let i = 0; i < body.length; i++) {
     const code = body.charCodeAt(i);
-    // What is no character of ASCII, or a blank, may be a blank or a byte order mark in some charset.
+    // A byte beyond ASCII may be a blank or a byte order mark in some charset.
     if (code > 32 && code < 128) return beginningsOfJson.includes(body.charAt(i));
   }
   return false;

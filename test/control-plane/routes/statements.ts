@@ -66,7 +66,7 @@ export async function rowsReadBy(
     const isPage = (detail: string) => /USING (COVERING )?INDEX/.test(detail) && /\blimit\b/.test(text);
     const details = rows.map(({ detail }) => String(detail));
     const nameIn = (detail: string) => detail.split(" ")[1] as string;
-    // What a statement within the statement has read is not read again.
+    // The outer statement does not read again the rows that an inner one has read.
     const inner = details.filter((detail) => /^(CO-ROUTINE|MATERIALIZE) /.test(detail)).map(nameIn);
     return details
       .filter((detail) => detail.startsWith("SCAN ") && !isPage(detail) && !inner.includes(nameIn(detail)))
