@@ -288,9 +288,7 @@ function readArgument(name: string): Reading {
 }
 
 function credentialOf(authorization: Reading): Reading {
-  const value =
-    authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
-  return value === undefined || value === false || isOnlySpelling(value) ? value : false;
+  return authorization === undefined || authorization === false ? authorization : authorizationValue(authorization);
 }
 
 function claimOf(authorization: Reading, name: string): Reading {

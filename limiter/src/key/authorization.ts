@@ -7,46 +7,38 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
-const [tab, quote, comma, semicolon, bar] = [9, 34, 44, 59, 124];
+const [tab, space, quote, comma, semicolon, bar] = [9, 32, 34, 44, 59, 124];
 const tokenParameter = "token=";
-const scheme = "bearer";
+const ofBearer = "Bearer ";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
 const schemes = ["Bearer", "Basic", "Token", "Jwt", "Apikey", "Dpop"];
 /** No token that anybody counts by is shorter with its scheme. */
 const shortest = 12;
 
 /**
- * Returns the token of scheme `Bearer`.
+ * Returns the token, behind whichever scheme but `Basic`, or alone: many services look only at what comes behind the first blank, or take
+ * "Bearer " away where it is.
  *
  * @returns undefined: there is none. false: some servers find a token and others do not, or not the same one
  */
 export function bearerToken(authorization: string): Reading {
-  const begin = afterBlanks(authorization, 0);
-  const afterScheme = begin + scheme.length;
-  if (authorization.slice(begin, afterScheme).toLowerCase() !== scheme) {
-    return namesBearerLater(authorization) ? false : undefined;
-  }
-  if (afterScheme >= authorization.length) return undefined;
-  const start = afterBlanks(authorization, afterScheme);
-  // This is "Bearerx", another scheme, or "Bearer" before a blank that few servers know.
-  if (start === afterScheme) return isVisible(authorization.charCodeAt(start)) ? undefined : false;
-  let end = authorization.length;
-  while (end > start && isSpaceOrTab(authorization.charCodeAt(end - 1))) end -= 1;
-  if (start >= end) return undefined;
-  for (let i = start; i < end; i++) if (!isOfToken(authorization.charCodeAt(i))) return false;
-  return authorization.slice(start, end);
+  const value = readCredential(authorization);
+  if (value === false) return false;
+  return value.startsWith(ofBearer) ? value.slice(ofBearer.length) : undefined;
 }
 
 /**
- * Returns the header in the form that counters use: "Bearer TOKEN", "Basic CREDENTIALS". A single word has no scheme, and stands
- * for itself.
+ * Returns the header in the form that counters use: "Bearer TOKEN", "Basic CREDENTIALS", 'Digest username="ann", …'.
  *
- * @returns false: servers differ on what it says
+ * @returns false: servers differ on what it says, or also accept its token in other spellings
  */
 export function authorizationValue(authorization: string): Reading {
-  const token = bearerToken(authorization);
-  if (token !== undefined)
-    return token === false || !isOnlySpelling(token) ? false : `Bearer ${tokenOfSanctum(tokenOfRails(token))}`;
+  const value = readCredential(authorization);
+  if (value === false) return false;
+  return isOnlySpelling(value.startsWith(ofBearer) ? value.slice(ofBearer.length) : value) ? value : false;
+}
+
+function readCredential(authorization: string): string | false {
   const begin = afterBlanks(authorization, 0);
   let afterScheme = begin;
   while (isVisible(authorization.charCodeAt(afterScheme))) afterScheme += 1;
@@ -54,14 +46,37 @@ export function authorizationValue(authorization: string): Reading {
   let end = authorization.length;
   while (end > start && isSpaceOrTab(authorization.charCodeAt(end - 1))) end -= 1;
   const first = authorization.slice(begin, afterScheme);
-  if (start >= end) return first;
+  const scheme = capitalized(first);
+  if (start >= end) return isToken(first) && !schemes.includes(scheme) ? `${ofBearer}${tokenOfRails(first)}` : first;
   if (start === afterScheme) return false;
-  const name = `${first.slice(0, 1).toUpperCase()}${first.slice(1).toLowerCase()}`;
-  const written = authorization.slice(start, end);
-  const credential = name === "Token" ? tokenOfRails(written) : written;
-  if (credential === "") return false;
-  const isOnly = name === "Basic" ? isBasicCredential(credential) : isOnlySpelling(credential);
-  return isOnly ? `${name} ${credential}` : false;
+  const credential = authorization.slice(start, end);
+  if (scheme === "Basic") return isBasicCredential(credential) ? `Basic ${credential}` : false;
+  if (isToken(credential)) return `${ofBearer}${tokenOfSanctum(tokenOfRails(credential))}`;
+  if (scheme === "Bearer" || !areParameters(credential)) return false;
+  if (scheme !== "Token") return `${scheme} ${credential}`;
+  const token = tokenOfRails(credential);
+  return isToken(token) ? `${ofBearer}${token}` : false;
+}
+
+/** Returns whether no server takes a part of it for a token: some look at the first word, the last one, or what comes behind "Bearer". */
+function areParameters(credential: string): boolean {
+  for (let i = 0; i < credential.length; i++) {
+    const code = credential.charCodeAt(i);
+    if (code !== space && !isVisible(code)) return false;
+  }
+  const first = credential.indexOf(" ");
+  if (first < 0) return true;
+  return (
+    !isLoneToken(credential.slice(0, first)) &&
+    !isLoneToken(credential.slice(credential.lastIndexOf(" ") + 1)) &&
+    credential.toLowerCase().indexOf("bearer ") < 0
+  );
+}
+
+/** Returns whether it may be a token, and is no parameter, which has "=" before its value. */
+function isLoneToken(word: string): boolean {
+  const value = word.indexOf("=");
+  return isToken(word) && (value < 0 || value >= word.length - 2);
 }
 
 /**
@@ -83,8 +98,8 @@ function endsParameter(code: number): boolean {
 }
 
 /**
- * Returns a value of another header, a cookie, an argument or a field. If it is a scheme, blanks and a token, it is in the form that counters use, as
- * `Authorization` is.
+ * Returns a value of another header, a cookie, an argument or a field. If it is a scheme, blanks and a token, it is the token alone, as services
+ * also take it without a scheme.
  *
  * @param name of the header or the like
  * @returns false: it has a token that servers also accept in other spellings
@@ -105,7 +120,7 @@ function withScheme(value: string, name: string): Reading {
   while (isBlank(value.charCodeAt(start))) start += 1;
   if (afterScheme === 0 || start === afterScheme || start === value.length) return undefined;
   const credential = value.slice(start);
-  const word = `${value.slice(0, 1).toUpperCase()}${value.slice(1, afterScheme).toLowerCase()}`;
+  const word = capitalized(value.slice(0, afterScheme));
   const isJwt = beginsLikeJwt(credential);
   if (!isJwt && (!schemes.includes(word) || value.charCodeAt(afterScheme) === plus)) return undefined;
   for (let i = 0; i < credential.length; i++) {
@@ -115,7 +130,8 @@ function withScheme(value: string, name: string): Reading {
   const isOnly = isBasic
     ? isBasicCredential(credential)
     : isOnlySpelling(credential) && !hasOddToken(credential, credential.indexOf("eyJ", 1));
-  return isOnly ? `${word} ${word === "Bearer" ? tokenOfSanctum(credential) : credential}` : false;
+  if (!isOnly) return false;
+  return word === "Basic" ? `Basic ${credential}` : tokenOfSanctum(credential);
 }
 
 /** Laravel Sanctum reads a token with the number of its row before it, with zeros before that too, or without. */
@@ -155,18 +171,6 @@ function isOfScheme(code: number): boolean {
   return code === 45 || code === 95;
 }
 
-/** Returns whether "Bearer" comes after something that is no scheme: some servers search for it there. */
-function namesBearerLater(authorization: string): boolean {
-  const lower = authorization.toLowerCase();
-  let at = lower.indexOf(scheme);
-  while (at >= 0) {
-    const next = lower.charCodeAt(at + scheme.length);
-    if (!isVisible(next) && at + scheme.length < lower.length) return true;
-    at = lower.indexOf(scheme, at + 1);
-  }
-  return false;
-}
-
 function afterBlanks(text: string, from: number): number {
   let at = from;
   while (isSpaceOrTab(text.charCodeAt(at))) at += 1;
@@ -174,7 +178,7 @@ function afterBlanks(text: string, from: number): number {
 }
 
 function isSpaceOrTab(code: number): boolean {
-  return code === 32 || code === 9;
+  return code === space || code === tab;
 }
 
 /** False for NaN, which stands past the end of a text. */
@@ -183,10 +187,14 @@ function isVisible(code: number): boolean {
 }
 
 /**
- * Returns whether the character is one of RFC 9110's token68. In a token68 "=" comes only at the end, but a token that has it
- * elsewhere is no JWT to anyone.
+ * Returns whether all characters are of RFC 9110's token68, or "|", which tokens of Laravel Sanctum have. In a token68, "=" comes only at the end, but
+ * a token that has it elsewhere is no JWT to anyone.
  */
-/** Tokens of Laravel Sanctum have "|". */
+function isToken(text: string): boolean {
+  for (let i = 0; i < text.length; i++) if (!isOfToken(text.charCodeAt(i))) return false;
+  return text !== "";
+}
+
 function isOfToken(code: number): boolean {
   if (isDigit(code) || (code >= 65 && code <= 90) || (code >= 97 && code <= 122)) return true;
   return (
@@ -199,4 +207,8 @@ function isOfToken(code: number): boolean {
     code === 61 ||
     code === bar
   );
+}
+
+function capitalized(word: string): string {
+  return `${word.slice(0, 1).toUpperCase()}${word.slice(1).toLowerCase()}`;
 }

@@ -202,7 +202,7 @@ export class Course {
     });
     // A failure is thrown by whoever waits for its end.
     open.ended.catch(() => undefined);
-    await Promise.race([open.decided, sleep(mayWaitAfterMs)]);
+    await Promise.race([open.decided, pause(mayWaitAfterMs)]);
     if (!open.isDecided) {
       await Promise.race([open.decided, turns(gateway, ask.worker, turnsUntilDecided)]);
     } else if (this.#hasSlots && !this.#open.has(open)) {
@@ -215,7 +215,7 @@ export class Course {
     for (const one of this.#open) {
       const leftMs = one.sentAtMs + (dueUs - one.askedUs) / 1_000 - performance.now();
       if (dueUs === Number.POSITIVE_INFINITY) await one.decided;
-      else if (leftMs > 0 && !one.isDecided) await Promise.race([one.decided, sleep(leftMs)]);
+      else if (leftMs > 0 && !one.isDecided) await Promise.race([one.decided, pause(leftMs)]);
     }
     for (;;) {
       const [first] = [...this.#open].filter((one) => endsUs(one) <= dueUs).sort((a, b) => endsUs(a) - endsUs(b));
@@ -254,4 +254,9 @@ function marksOf({ headers }: Arrival, ask: Ask): string {
     .filter(([name]) => !plain.has(name) && !Object.hasOwn(ask.headers, name))
     .map(([name, value]) => `${name}: ${value}`)
     .join("\n");
+}
+
+/** Nobody may wait for its end any more: then it does not keep the process alive. */
+function pause(ms: number): Promise<void> {
+  return sleep(ms, undefined, { ref: false });
 }
