@@ -4,7 +4,7 @@ import type { Terms } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValue, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
 import { argumentValue } from "../../../limiter/src/key/argument.ts";
 import { authorizationValue, bearerToken, valueWithToken } from "../../../limiter/src/key/authorization.ts";
-import { hasOddParts, isOnlySpelling } from "../../../limiter/src/key/base64.ts";
+import { hasOddParts } from "../../../limiter/src/key/base64.ts";
 import { cookieValue, isFoundByServlets } from "../../../limiter/src/key/cookie.ts";
 import { ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import { claimText, payloadOf } from "../../../limiter/src/key/jwt-claim.ts";

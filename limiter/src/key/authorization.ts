@@ -1,5 +1,6 @@
-// Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: the scheme in any
-// case, then spaces or tabs (RFC 6750 has one space or more, and many servers accept a tab), then the credential.
+// Reads an `Authorization` header so that one credential is one text, in whichever spelling servers accept it: a scheme, then spaces or tabs
+// (RFC 6750 has one space or more, and many servers accept a tab), then the credential. Many services do not look at the scheme of a token, or
+// find a token without one.
 
 import { isDigit } from "../basics/digit.ts";
 import { beginsLikeJwt, isBasicCredential, isOnlySpelling } from "./base64.ts";
@@ -66,17 +67,19 @@ function areParameters(credential: string): boolean {
   }
   const first = credential.indexOf(" ");
   if (first < 0) return true;
+  let last = credential.length;
+  while (credential.charCodeAt(last - 1) !== space) last -= 1;
   return (
     !isLoneToken(credential.slice(0, first)) &&
-    !isLoneToken(credential.slice(credential.lastIndexOf(" ") + 1)) &&
-    credential.toLowerCase().indexOf("bearer ") < 0
+    !isLoneToken(credential.slice(last)) &&
+    !credential.toLowerCase().includes("bearer ")
   );
 }
 
 /** Returns whether it may be a token, and is no parameter, which has "=" before its value. */
 function isLoneToken(word: string): boolean {
   const value = word.indexOf("=");
-  return isToken(word) && (value < 0 || value >= word.length - 2);
+  return isToken(word) && (value < 0 || value === word.length - 1 || word.slice(value) === "==");
 }
 
 /**

@@ -13,7 +13,7 @@ export function isBasicCredential(text: string): boolean {
 }
 
 /**
- * Returns whether no other text is the same token to servers. It is not a JSON Web Token, nor a session of Flask or Starlette, or its signature is
+ * Returns whether no other text is the same token to servers. It is not a JSON Web Token, nor a session of Flask, Starlette or Phoenix, or its signature is
  * canonical base64url: the signature covers how the rest is written, and not how itself is. Of an encrypted token, of five parts, nothing covers how
  * the parts behind the first are written. Starlette writes a session in base64 with padding.
  */
@@ -57,9 +57,13 @@ function isSealedOnce(text: string): boolean {
   return end < 0 || text.slice(end) === "~2";
 }
 
+/** Phoenix begins its sessions and tokens so: HS256 in base64. */
+const ofPhoenix = "SFMyNTY.";
+
 /** A session of Flask, if it is compressed (itsdangerous), is a dot and what zlib begins with, in base64. */
 function beginsLikeSession(text: string): boolean {
-  return text.charCodeAt(0) === dot && text.charCodeAt(1) === 101 && text.charCodeAt(2) === 74;
+  if (text.charCodeAt(0) === dot) return text.charCodeAt(1) === 101 && text.charCodeAt(2) === 74;
+  return text.startsWith(ofPhoenix);
 }
 
 /** What begins with {" or with a brace and a space, in base64, is hardly anything else. */

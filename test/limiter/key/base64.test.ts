@@ -64,6 +64,12 @@ describe("a JSON Web Token", () => {
     );
   });
 
+  it("may be a session of Phoenix", () => {
+    const session = "SFMyNTY.g3QAAAABbQAAAAR1c2Vy.c2k";
+    expect(isOnlySpelling(session)).toBe(true);
+    for (const other of ["c2l", "c2k=", "c2m"]) expect(isOnlySpelling(session.replace("c2k", other))).toBe(false);
+  });
+
   it("may be a session of Flask that is compressed", () => {
     const session = ".eJyrVkosLcmIz8nPS1WyUkrMy1PSUcpIzMxRAlEghlItAFPFCx8.aSd3Qw.c2k";
     expect(isOnlySpelling(session)).toBe(true);
