@@ -66,7 +66,10 @@ async function playAll(options: OracleOptions, isReal: boolean): Promise<void> {
     const beganAt = performance.now();
     const seconds = () => (performance.now() - beganAt) / 1_000;
     let saidAt = 0;
+    let told = 0;
     const outcome = await play(options, player, (now) => {
+      for (const { seed, words } of now.found.slice(told)) say(`seed ${seed} differs: ${words}`);
+      told = now.found.length;
       if (seconds() - saidAt < 10) return;
       saidAt = seconds();
       say(

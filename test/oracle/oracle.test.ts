@@ -100,6 +100,19 @@ it("has the policy with the longest wait speak if several of scope cluster refus
   expect(answers).toMatchObject([{ status: 200 }, { status: 599 }, { status: 503 }]);
 });
 
+it("leaves a full bucket as it is when units are returned to it, also for a clock that then steps back", async () => {
+  const events: WorldEvent[] = [
+    request,
+    { afterMs: 1_292, do: "top-up", policy: "p1", key: ["a"], gateway: 1, units: 3 },
+    { afterMs: 0, do: "step", byMs: -10 },
+    request,
+  ];
+  const world: World = { ...oneBucket({ quota: 4, window: "100ms", burst: 6, initial: 1 }), events };
+  await agrees(world);
+  const { answers } = await player.play(world);
+  expect(answers.at(-1)).toMatchObject({ headers: { ratelimit: expect.stringContaining("r=5") } });
+});
+
 it("can make each of its breaks", () => {
   const places = breaks.map(({ file, line }) => readFileSync(join(project, file), "utf8").split(line).length - 1);
   expect(places).toEqual(breaks.map(() => 1));

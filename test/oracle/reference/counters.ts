@@ -31,6 +31,8 @@ export interface Bucket {
   readonly full: Rational;
   /** The latest moment at which it was asked. */
   readonly atUs: bigint;
+  /** When a top-up found it full, since its last charge: the hour for which it is kept begins anew. */
+  readonly toppedUpUs?: bigint;
   /** Of a counter that warms: its beginning, and how long it warms. */
   readonly beganUs?: bigint;
   readonly warmUpUs?: bigint;
@@ -145,7 +147,8 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota, isRounded: rounded }, limit, nowUs));
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
-  const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), counter.full);
+  const fullAgain = larger(counter.full, whole(counter.toppedUpUs ?? 0n));
+  const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), fullAgain);
   return isOver ? [newBucket(limit, nowUs), ...present] : present;
 }
 
@@ -181,7 +184,7 @@ function newBucket(limit: Limit, nowUs: bigint): Bucket {
 
 /** A full bucket with `initial` or `warmUp` is kept for an hour; then it begins anew. A store may keep it a few seconds longer. */
 function fullAndShaped(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
-  const fullSinceUs = momentOf(counter, counter.full);
+  const fullSinceUs = largest(momentOf(counter, counter.full), counter.toppedUpUs ?? 0n);
   const keptUs = largest(hour, limit.windowUs, limit.warmUpUs ?? 0n);
   const over = nowUs - fullSinceUs - keptUs;
   if (over < 0n) return [counter];
@@ -239,16 +242,17 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     ...stored
   }: Bucket & { seenUs?: bigint } = isWarm(bucket, nowUs) ? warmed(bucket) : bucket;
   const kept = { ...stored, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
+  const { toppedUpUs: __, ...used } = kept;
   return {
     allowed,
     remaining: largest(floor(times(minus(most, full), rate)), 0n),
     retryUs: cost > limit.capacity ? "never" : momentOf(bucket, minus(after, timeOf(limit, limit.capacity))) - nowUs,
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
-    charged: { ...kept, full: after },
+    charged: { ...used, full: after },
     // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
-    refunded: { ...kept, full: owed },
+    refunded: { ...used, full: owed },
   };
 }
 
@@ -406,8 +410,7 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
   switch (counter.kind) {
     case "bucket": {
       const clock = whole(clockAt(counter, nowUs));
-      // The hour for which a full one is kept begins anew.
-      if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, full: clock } : counter;
+      if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, toppedUpUs: nowUs } : counter;
       return { ...counter, full: larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock) };
     }
     case "fixed-window":
