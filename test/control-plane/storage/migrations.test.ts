@@ -291,6 +291,32 @@ describe.each(engines)("on %s", (kind, startServer) => {
     );
   });
 
+  it.skipIf(kind !== "SQLite")(
+    "texts of any length stand behind the other columns, and nothing else of their tables changes",
+    async () => {
+      const database = await open(await place());
+      await migrate(database, "0024-history-bytes");
+      const former = await schemaOf(database, kind);
+      await fillFirstSchema(database);
+      const contentOf = async () => [
+        await database.selectFrom("policies").selectAll().execute(),
+        await database.selectFrom("revisions").selectAll().execute(),
+      ];
+      const content = await contentOf();
+      await migrate(database);
+      expect(await schemaOf(database, kind)).toEqual(former);
+      expect(await contentOf()).toEqual(content);
+      const orphan = sql`insert into templates (app, name, document, revision, updated_at) values ('none', 'a', '{}', 1, 1)`;
+      await expect(orphan.execute(database)).rejects.toThrow(/foreign key/i);
+      const { rows } = await sql<{ table: string; types: string }>`
+        select tables.name as "table", group_concat(columns.type order by columns.cid) as types
+        from sqlite_master as tables join pragma_table_info(tables.name) as columns
+        where tables.type = 'table' and tables.name not like 'kysely%' group by tables.name`.execute(database);
+      expect(rows.length).toBeGreaterThan(20);
+      expect(rows.filter(({ types }) => /\btext,(?!text\b)/i.test(types))).toEqual([]);
+    },
+  );
+
   it("steps that ran by a clock that is ahead keep no later step from running", async () => {
     const database = await open(await place());
     await migrate(database, schemas.at(-2));

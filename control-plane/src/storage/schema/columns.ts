@@ -22,6 +22,18 @@ const refersToApps = [
   ["templates", "templates_app"],
 ] as const;
 
+/** As SQLite describes a column. */
+interface SqliteColumn {
+  /** Its place in the row. */
+  readonly cid: number;
+  readonly name: string;
+  readonly type: string;
+  readonly notnull: number;
+  readonly dflt_value: string | null;
+  /** Its place in the primary key, from 1; 0: it is no part of it. */
+  readonly pk: number;
+}
+
 type TextType = "text" | RawBuilder<unknown>;
 
 export class Schema {
@@ -155,6 +167,48 @@ export class Schema {
     await (this.#isPostgres ? index.using("hash") : index).execute();
   }
 
+  /**
+   * Puts texts of any length behind the other columns of their tables. To read a column, SQLite walks through the pages of all that stands before it in
+   * the row; the other databases store large texts elsewhere. A step that adds a column to a table with such a text ends with this.
+   */
+  async putTextsLast(): Promise<void> {
+    if (this.#isMysql || this.#isPostgres) return;
+    for (const { name } of await this.#database.introspection.getTables()) {
+      const { rows: columns } = await sql<SqliteColumn>`
+        select cid, name, type, "notnull", dflt_value, pk from pragma_table_info(${name}) order by lower(type) = 'text', cid`.execute(
+        this.#database,
+      );
+      if (columns.every(({ cid }, i) => cid === i)) continue;
+      await this.#makeAnew(name, columns);
+    }
+  }
+
+  async #makeAnew(table: string, columns: readonly SqliteColumn[]): Promise<void> {
+    const { rows: indexes } = await sql<{ statement: string }>`
+      select sql as statement from sqlite_master where type = 'index' and tbl_name = ${table} and sql is not null`.execute(
+      this.#database,
+    );
+    const anew = `${table}_anew`;
+    const primaryKey = columns.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
+    const parts = [
+      ...columns.map(({ name, type, notnull, dflt_value }) => {
+        const rest = `${notnull ? " not null" : ""}${dflt_value === null ? "" : ` default ${dflt_value}`}`;
+        return sql`${sql.ref(name)} ${sql.raw(type)}${sql.raw(rest)}`;
+      }),
+      sql`primary key (${namesOf(primaryKey)})`,
+      ...refersToApps
+        .filter(([name]) => name === table)
+        .map(([, name]) => sql`constraint ${sql.ref(name)} foreign key (app) references apps (name)`),
+    ];
+    await sql`create table ${sql.table(anew)} (${sql.join(parts)})`.execute(this.#database);
+    await sql`
+      insert into ${sql.table(anew)} (${namesOf(columns)})
+      select ${namesOf(columns)} from ${sql.table(table)}`.execute(this.#database);
+    await this.#database.schema.dropTable(table).execute();
+    await this.#database.schema.alterTable(anew).renameTo(table).execute();
+    for (const { statement } of indexes) await sql.raw(statement).execute(this.#database);
+  }
+
   async #hasColumn(table: string, name: string): Promise<boolean> {
     const { rows } = await sql`
       select 1 from information_schema.columns
@@ -175,6 +229,10 @@ export class Schema {
       where table_schema = database() and table_name = ${table} and index_name = ${name}`.execute(this.#database);
     return rows.length > 0;
   }
+}
+
+function namesOf(columns: readonly SqliteColumn[]) {
+  return sql.join(columns.map(({ name }) => sql.ref(name)));
 }
 
 function same(column: ColumnDefinitionBuilder): ColumnDefinitionBuilder {

@@ -35,6 +35,7 @@ const migrations: Record<string, Migration> = {
   "0022-limits-and-kinds": { up: addLimitsAndKinds },
   "0023-versions-of-gateways": { up: addVersionsOfGateways },
   "0024-history-bytes": { up: countHistoryInBytes },
+  "0025-texts-last": { up: putTextsLast },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -488,6 +489,10 @@ async function addConsumerDeletions(database: Kysely<Tables>): Promise<void> {
 
 async function makeTextsExact(database: Kysely<Tables>): Promise<void> {
   await new Schema(database).makeTextsExact();
+}
+
+async function putTextsLast(database: Kysely<Tables>): Promise<void> {
+  await new Schema(database).putTextsLast();
 }
 
 /** What is looked for now and then, and in tables that may be long: sessions and tokens that have ended, and whom somebody has added. */
