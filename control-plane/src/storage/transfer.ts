@@ -4,6 +4,7 @@
 import type { Transaction } from "kysely";
 import type { AuditAction } from "./audit.ts";
 import { DatabaseBusy, DatabaseUnreachable, DatabaseUnwritable } from "./engines/database-errors.ts";
+import { bytesIn, pageOf } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
@@ -90,10 +91,11 @@ export async function exportLines(
     .setAccessMode("read only")
     .execute(async (transaction) => {
       await writeLine(JSON.stringify({ sluiceExport: format, schema: await readSchema(transaction) } satisfies Head));
+      const columns = await readColumns(transaction);
       const counts: Partial<Record<Table, number>> = {};
       for (const table of tables) {
         let count = 0;
-        for await (const row of rowsOf(transaction, table)) {
+        for await (const row of rowsOf(transaction, table, columns.get(table) ?? [])) {
           await writeLine(JSON.stringify({ table, row }));
           count += 1;
           if (count % 10_000 === 0) onRows(table, count);
@@ -236,33 +238,44 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-async function* rowsOf(transaction: Transaction<Tables>, table: Table): AsyncGenerator<Row> {
-  const columns = keys[table];
+/** Rows are read in pages, by their sizes too: some have megabytes. */
+async function* rowsOf(
+  transaction: Transaction<Tables>,
+  table: Table,
+  columns: readonly string[],
+): AsyncGenerator<Row> {
+  const key = keys[table];
+  const size = bytesIn(...columns.filter((column) => !hasNumbers(table, column))).as("size");
   let last: Row | undefined;
   while (true) {
     // The table's name is not known to the compiler here, so its columns are not either.
-    let query = (transaction as unknown as Transaction<Record<string, Record<string, string | number>>>)
-      .selectFrom(table)
-      .selectAll()
-      .limit(rowsAtOnce);
-    for (const column of columns) query = query.orderBy(column);
+    let query = (transaction as unknown as Transaction<Record<string, Record<string, string | number>>>).selectFrom(
+      table,
+    );
+    for (const column of key) query = query.orderBy(column);
     const after = last;
     if (after !== undefined) {
       query = query.where((row) =>
         row.or(
-          columns.map((column, i) =>
+          key.map((column, i) =>
             row.and([
-              ...columns.slice(0, i).map((one) => row(one, "=", after[one] as string)),
+              ...key.slice(0, i).map((one) => row(one, "=", after[one] as string)),
               row(column, ">", after[column] as string),
             ]),
           ),
         ),
       );
     }
-    const page = (await query.execute()) as Row[];
-    for (const row of page) yield withNumbers(table, row);
-    last = page.at(-1);
-    if (page.length < rowsAtOnce) return;
+    const sizes = await query
+      .select(size)
+      .limit(rowsAtOnce + 1)
+      .execute();
+    const { page, hasMore } = pageOf(sizes, rowsAtOnce);
+    if (page.length === 0) return;
+    const rows = (await query.selectAll().limit(page.length).execute()) as Row[];
+    for (const row of rows) yield withNumbers(table, row);
+    if (!hasMore) return;
+    last = rows.at(-1);
   }
 }
 
