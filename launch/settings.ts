@@ -256,9 +256,9 @@ function wrongOrigin(text: string): string {
   return urls.length === 1 ? wrong : `${wrong} as URL ${at + 1} of ${urls.length}`;
 }
 
-/** A URL may have a password before its @, and a key in its query. */
+/** A URL may have a password before its @, or behind a user whose @ is missing, and a key in its query. */
 function withoutSecrets(url: string): string {
-  return /[@?#]/.test(url) ? "a URL with @, ? or #" : `"${url}"`;
+  return /[@?#]|:\d*[^\d/]/.test(url) ? "a URL that may have a password" : `"${url}"`;
 }
 
 function defaultGatewayId(port: number): string {

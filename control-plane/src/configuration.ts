@@ -341,9 +341,9 @@ function readIssuer(environment: NodeJS.ProcessEnv): string | undefined {
   throw new ConfigurationError(variable, expected, withoutSecrets(text));
 }
 
-/** A URL may have a password before its @, and a key in its query. */
+/** A URL may have a password before its @, or behind a user whose @ is missing, and a key in its query. */
 function withoutSecrets(url: string): string {
-  return /[@?#]/.test(url) ? "a URL with @, ? or #" : JSON.stringify(url);
+  return /[@?#]|:\d*[^\d/]/.test(url) ? "a URL that may have a password" : JSON.stringify(url);
 }
 
 function readLogLevel(environment: NodeJS.ProcessEnv): LogLevel {

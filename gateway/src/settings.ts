@@ -183,9 +183,10 @@ function pushUrl(controlUrl: string, expected: string): string {
   return `${secure ? "wss" : "ws"}://${host ?? rest}:${port ?? (secure ? "443" : "80")}/api/v1/push`;
 }
 
-/** A URL may have a password before its @, and a key in its query. */
+/** A URL may have a password before its @, or behind a user whose @ is missing, and a key in its query. */
 function withoutSecrets(url: string): string {
-  return string.match(url, "[@?#]")[0] === undefined ? url : "a URL with @, ? or #";
+  const maySay = string.match(url, "[@?#]")[0] === undefined && string.match(url, ":%d*[^%d/]")[0] === undefined;
+  return maySay ? url : "a URL that may have a password";
 }
 
 function redisSettings(

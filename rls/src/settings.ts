@@ -51,7 +51,11 @@ export function readSettings(environment: NodeJS.ProcessEnv): Settings {
     const value = parse(text);
     // A URL may have a password before its @, and a key in its query.
     if (value === undefined)
-      refuse(name, expected, /[@?#]/.test(text) ? "a text with @, ? or #" : JSON.stringify(text));
+      refuse(
+        name,
+        expected,
+        /[@?#]|\/\/.*:\d*[^\d/]/.test(text) ? "a text that may have a password" : JSON.stringify(text),
+      );
     return value ?? fallback;
   };
   const whole = (name: string, fallback: number, least: number, most: number) =>

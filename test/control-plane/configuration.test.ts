@@ -163,10 +163,10 @@ describe("the configuration", () => {
     expect(() => readConfiguration({ SLUICE_ADMIN_TOKEN: "s3cret" })).toThrow(/^(?!.*s3cret)/);
     expect(() => readConfiguration({ SLUICE_REDIS_URL: "redis://u:s3cret@h/x" })).toThrow(/^(?!.*s3cret)/);
     expect(() => readConfiguration({ SLUICE_DATABASE_URL: "mysql://root:s3cret@h/d?x=1" })).toThrow(/^(?!.*s3cret)/);
-    for (const url of ["https://u:s3cret@h", "http://u:s3cret@h", "u:s3cret@h"]) {
+    for (const url of ["https://u:s3cret@h", "http://u:s3cret@h", "u:s3cret@h", "http://u:s3cret"]) {
       for (const name of ["SLUICE_OIDC_ISSUER", "SLUICE_PUBLIC_URL"]) {
         const read = () => readConfiguration({ ...openId, [name]: url });
-        expect(read).toThrow(/^SLUICE_\w+: expected (?!.*s3cret).*, got a URL with @, \? or #$/);
+        expect(read).toThrow(/^SLUICE_\w+: expected (?!.*s3cret).*, got a URL that may have a password$/);
       }
     }
   });
