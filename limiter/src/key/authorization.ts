@@ -8,7 +8,7 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
-const [tab, space, quote, comma, semicolon, bar] = [9, 32, 34, 44, 59, 124];
+const [tab, space, quote, comma, semicolon, backslash, bar] = [9, 32, 34, 44, 59, 92, 124];
 const tokenParameter = "token=";
 const ofBearer = "Bearer ";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
@@ -48,38 +48,71 @@ function readCredential(authorization: string): string | false {
   while (end > start && isSpaceOrTab(authorization.charCodeAt(end - 1))) end -= 1;
   const first = authorization.slice(begin, afterScheme);
   const scheme = capitalized(first);
-  if (start >= end) return isToken(first) && !schemes.includes(scheme) ? `${ofBearer}${tokenOfRails(first)}` : first;
-  if (start === afterScheme) return false;
+  if (start >= end) return schemes.includes(scheme) ? first : readWord(first, first);
+  if (start === afterScheme || beginsLikeJwt(first)) return false;
   const credential = authorization.slice(start, end);
   if (scheme === "Basic") return isBasicCredential(credential) ? `Basic ${credential}` : false;
   if (isToken(credential)) return `${ofBearer}${tokenOfSanctum(tokenOfRails(credential))}`;
-  if (scheme === "Bearer" || !areParameters(credential)) return false;
-  if (scheme !== "Token") return `${scheme} ${credential}`;
-  const token = tokenOfRails(credential);
-  return isToken(token) ? `${ofBearer}${token}` : false;
-}
-
-/** Returns whether no server takes a part of it for a token: some look at the first word, the last one, or what comes behind "Bearer". */
-function areParameters(credential: string): boolean {
-  for (let i = 0; i < credential.length; i++) {
-    const code = credential.charCodeAt(i);
-    if (code !== space && !isVisible(code)) return false;
+  if (scheme === "Bearer") return false;
+  const areNamed = areParameters(credential);
+  if (scheme === "Token" && (areNamed || !hasBlank(credential))) {
+    const token = tokenOfRails(credential);
+    return isToken(token) ? `${ofBearer}${token}` : false;
   }
-  const first = credential.indexOf(" ");
-  if (first < 0) return true;
-  let last = credential.length;
-  while (credential.charCodeAt(last - 1) !== space) last -= 1;
-  return (
-    !isLoneToken(credential.slice(0, first)) &&
-    !isLoneToken(credential.slice(last)) &&
-    !credential.toLowerCase().includes("bearer ")
-  );
+  if (areNamed) return `${scheme} ${credential}`;
+  return hasBlank(credential) ? false : readWord(credential, `${ofBearer}${credential}`);
 }
 
-/** Returns whether it may be a token, and is no parameter, which has "=" before its value. */
-function isLoneToken(word: string): boolean {
-  const value = word.indexOf("=");
-  return isToken(word) && (value < 0 || value === word.length - 1 || word.slice(value) === "==");
+/** Reads a text without blanks. @param otherwise what it stands for if it is no token of RFC 9110 @returns false: some servers find a JSON Web Token in it */
+function readWord(word: string, otherwise: string): string | false {
+  if (isToken(word)) return `${ofBearer}${tokenOfRails(word)}`;
+  const jwt = word.indexOf("eyJ");
+  return jwt >= 0 && word.indexOf(".", jwt) >= 0 ? false : otherwise;
+}
+
+/** Returns whether these are RFC 9110's `auth-param`, between commas. No server takes such a text, or a word of it, for a token. */
+function areParameters(credential: string): boolean {
+  let at = 0;
+  while (at < credential.length) {
+    const equals = credential.indexOf("=", at);
+    if (equals < 0 || !isNameOfParameter(credential, at, equals)) return false;
+    at = afterValue(credential, equals + 1);
+    if (at < 0) return false;
+    while (credential.charCodeAt(at) === space) at += 1;
+    if (at >= credential.length) break;
+    if (credential.charCodeAt(at) !== comma) return false;
+    at += 1;
+    while (credential.charCodeAt(at) === space) at += 1;
+    if (at >= credential.length) return false;
+  }
+  return !credential.toLowerCase().includes("bearer ") && !hasOddToken(credential, credential.indexOf("eyJ", 1));
+}
+
+/** Servers that drop what is no digit of base64 would find a token behind another name. */
+function isNameOfParameter(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (!isOfScheme(text.charCodeAt(at))) return false;
+  return end > start;
+}
+
+/** @returns where a value of a parameter ends, in quotes or without; -1: there is none */
+function afterValue(text: string, start: number): number {
+  let at = start;
+  if (text.charCodeAt(at) !== quote) {
+    while (isVisible(text.charCodeAt(at)) && text.charCodeAt(at) !== comma && text.charCodeAt(at) !== quote) at += 1;
+    return at > start ? at : -1;
+  }
+  at += 1;
+  while (at < text.length && text.charCodeAt(at) !== quote) {
+    const code = text.charCodeAt(at);
+    if (code === backslash || (code !== space && !isVisible(code))) return -1;
+    at += 1;
+  }
+  return at < text.length ? at + 1 : -1;
+}
+
+function hasBlank(text: string): boolean {
+  for (let at = 0; at < text.length; at++) if (!isVisible(text.charCodeAt(at))) return true;
+  return false;
 }
 
 /**
