@@ -1,7 +1,7 @@
 // A client writes the name of a field, or a whole body, so that the service reads the victim's account, and adds a new account for Sluice each
 // time. Shown with services behind a real nginx, most of them real; npm run spellings compares these and other servers with random requests.
 
-import { createServer } from "node:http";
+import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -223,6 +223,33 @@ describe("a form of Django, which leaves out blanks, behind nginx", () => {
   });
 });
 
+/**
+ * Starts a service that answers with the account in a form, and a gateway before it, for the tests of a group.
+ *
+ * @returns their URLs, once the tests run
+ */
+function behindForms(read: (body: string, headers: IncomingHttpHeaders) => unknown) {
+  const places = { serviceUrl: "", gatewayUrl: "" };
+  const service = createServer((request, response) => {
+    text(request).then((body) => response.end(`${read(body, request.headers) ?? "nobody"}`));
+  });
+  let gateway: LoneGateway | undefined;
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+    places.serviceUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+    gateway = await LoneGateway.start({
+      policies: [counting("form", "form:account")],
+      env: { SLUICE_UPSTREAM: places.serviceUrl },
+    });
+    places.gatewayUrl = gateway.url;
+  });
+  afterAll(async () => {
+    await gateway?.stop();
+    service.close();
+  });
+  return places;
+}
+
 describe.each(Object.entries(bodyModels))(
   "%s, which takes some forms for something else, behind nginx",
   (name, read) => {
@@ -243,26 +270,7 @@ describe.each(Object.entries(bodyModels))(
         ["Application/X-WWW-Form-URLEncoded", json],
       ],
     };
-    const service = createServer((request, response) => {
-      text(request).then((body) => {
-        const found = read(body, request.headers["content-type"] ?? "", "account");
-        response.end(`${found ?? "nobody"}`);
-      });
-    });
-    let gateway: LoneGateway;
-    let serviceUrl: string;
-    beforeAll(async () => {
-      await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
-      serviceUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
-      gateway = await LoneGateway.start({
-        policies: [counting("form", "form:account")],
-        env: { SLUICE_UPSTREAM: serviceUrl },
-      });
-    });
-    afterAll(async () => {
-      await gateway?.stop();
-      service.close();
-    });
+    const places = behindForms((body, headers) => read(body, headers["content-type"] ?? "", "account"));
     const logIn = async (url: string, type: string | undefined, body: string) => {
       const headers: Record<string, string> = type === undefined ? {} : { "content-type": type };
       const { status, body: account } = await ask(`${url}/form`, { method: "POST", body, headers });
@@ -270,15 +278,15 @@ describe.each(Object.entries(bodyModels))(
     };
 
     it.each(deceiving[name] ?? [])("is not asked for a victim by the type %s", async (type, bodyWith) => {
-      expect(await logIn(serviceUrl, type, bodyWith("decoy"))).toBe("victim");
+      expect(await logIn(places.serviceUrl, type, bodyWith("decoy"))).toBe("victim");
       const answers: unknown[] = [];
-      for (let i = 0; i < attempts; i++) answers.push(await logIn(gateway.url, type, bodyWith(`body${i}`)));
+      for (let i = 0; i < attempts; i++) answers.push(await logIn(places.gatewayUrl, type, bodyWith(`body${i}`)));
       expect(answers).toEqual(Array(attempts).fill(400));
     });
 
     it("gets the log-ins of honest clients", async () => {
       const answers: unknown[] = [];
-      for (let i = 0; i <= quota; i++) answers.push(await logIn(gateway.url, form, "account=ann&password=x"));
+      for (let i = 0; i <= quota; i++) answers.push(await logIn(places.gatewayUrl, form, "account=ann&password=x"));
       expect(answers).toEqual([...Array<string>(quota).fill("ann"), 429]);
     });
   },
@@ -314,23 +322,7 @@ describe.each(Object.entries(formModels))(
         "the name of the parameter as jQuery writes it": (decoy) => [`account=${decoy}&model[Account]=victim`],
       },
     };
-    let gateway: LoneGateway;
-    const service = createServer((request, response) => {
-      text(request).then((body) => response.end(`${read(body, "account", request.headers) ?? "nobody"}`));
-    });
-    let serviceUrl: string;
-    beforeAll(async () => {
-      await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
-      serviceUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
-      gateway = await LoneGateway.start({
-        policies: [counting("form", "form:account")],
-        env: { SLUICE_UPSTREAM: serviceUrl },
-      });
-    });
-    afterAll(async () => {
-      await gateway?.stop();
-      service.close();
-    });
+    const places = behindForms((body, headers) => read(body, "account", headers));
     const logIn = async (url: string, [body, headers = {}]: Sent) => {
       const sent = { method: "POST", body, headers: { "content-type": form, ...headers } };
       const { status, body: account } = await ask(`${url}/form`, sent);
@@ -338,13 +330,14 @@ describe.each(Object.entries(formModels))(
     };
 
     it.each(Object.entries(deceiving[name] ?? {}))("is not asked for a victim by %s", async (_, sentWith) => {
-      expect(await logIn(serviceUrl, sentWith("decoy"))).toBe("victim");
-      for (let i = 0; i < attempts; i++) expect(await logIn(gateway.url, sentWith(`form${i}`))).toBeOneOf([400, 403]);
+      expect(await logIn(places.serviceUrl, sentWith("decoy"))).toBe("victim");
+      for (let i = 0; i < attempts; i++)
+        expect(await logIn(places.gatewayUrl, sentWith(`form${i}`))).toBeOneOf([400, 403]);
     });
 
     it("gets the log-ins of honest clients", async () => {
       const answers: unknown[] = [];
-      for (let i = 0; i <= quota; i++) answers.push(await logIn(gateway.url, ["account=ann&password=x"]));
+      for (let i = 0; i <= quota; i++) answers.push(await logIn(places.gatewayUrl, ["account=ann&password=x"]));
       expect(answers).toEqual([...Array<string>(quota).fill("ann"), 429]);
     });
   },
