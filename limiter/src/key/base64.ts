@@ -4,6 +4,8 @@
 
 const dot = 46;
 const equals = 61;
+const letterF = 70;
+const letterS = 83;
 
 /** Returns whether it is what `Basic` has (RFC 7617): padded base64 of a text without control characters. PHP cuts a password at a byte 0. */
 export function isBasicCredential(text: string): boolean {
@@ -19,7 +21,7 @@ export function isBasicCredential(text: string): boolean {
  */
 export function isOnlySpelling(text: string): boolean {
   const isToken = beginsLikeJwt(text);
-  if (!isToken && !beginsLikeSession(text)) return !text.startsWith(sealed) || isSealedOnce(text);
+  if (!isToken && !beginsLikeSession(text)) return text.charCodeAt(0) !== letterF || isSealedOnce(text);
   const dots = countDots(text);
   if (dots < 2) return true;
   if (isToken && areOddParts(text, dots)) return false;
@@ -53,6 +55,7 @@ export function countDots(text: string): number {
 const sealed = "Fe26.2*";
 
 function isSealedOnce(text: string): boolean {
+  if (!text.startsWith(sealed)) return true;
   const end = text.indexOf("~");
   return end < 0 || text.slice(end) === "~2";
 }
@@ -63,7 +66,7 @@ const ofPhoenix = "SFMyNTY.";
 /** A session of Flask, if it is compressed (itsdangerous), is a dot and what zlib begins with, in base64. */
 function beginsLikeSession(text: string): boolean {
   if (text.charCodeAt(0) === dot) return text.charCodeAt(1) === 101 && text.charCodeAt(2) === 74;
-  return text.startsWith(ofPhoenix);
+  return text.charCodeAt(0) === letterS && text.startsWith(ofPhoenix);
 }
 
 /** What begins with {" or with a brace and a space, in base64, is hardly anything else. */
