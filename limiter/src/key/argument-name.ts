@@ -84,7 +84,7 @@ function comparePath(text: string, start: number, end: number, name: string): nu
   let i = name.length;
   let behind = ended;
   while (at > start) {
-    while (i > 0 && isNeedlessBracket(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
+    while (i > 0 && isOptional(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
     const width = widthBefore(text, start, at);
     const code = width === 1 ? text.charCodeAt(at - 1) : characterAt(text, at - width, at) % ofUnicode;
     const isNeedless = isNeedlessBracket(code, behind);
@@ -98,7 +98,7 @@ function comparePath(text: string, start: number, end: number, name: string): nu
     behind = code;
     at -= width;
   }
-  while (i > 0 && isNeedlessBracket(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
+  while (i > 0 && isOptional(name.charCodeAt(i - 1), name.charCodeAt(i))) i -= 1;
   // ASP.NET finds "Input.Email" under "Email" if no name begins with "Input". Those who write brackets do not.
   return i === 0 || (isDot(name.charCodeAt(i - 1)) && name.includes(".")) ? similarName : otherName;
 }
@@ -110,6 +110,11 @@ function isDot(code: number): boolean {
 /** @param behind the character behind it */
 function isNeedlessBracket(code: number, behind: number): boolean {
   return code === close || (code === open && behind === close);
+}
+
+/** Returns whether a character of the counted name may be absent: a bracket, or a blank, which servers leave out in what they compare. */
+function isOptional(code: number, behind: number): boolean {
+  return code <= space || isNeedlessBracket(code, behind);
 }
 
 /** Returns whether some server leaves out what may be a blank or a control character in some charset, or a "%" that begins no encoding. */

@@ -87,6 +87,7 @@ describe("the name of an argument", () => {
         "us%E3%80%80er+",
       ],
     ],
+    ["a b", ["a+b%20", "%20a+b%20", "ab", "+a b"]],
     ["ids[]", ["ids", "ids[0]", "ids[", "ids]"]],
     ["_id", [".id", "[id", " _id", "__proto__[_id][_id", "[_id"]],
     ["été", ["ÉTÉ"]],
