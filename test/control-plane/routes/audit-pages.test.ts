@@ -17,6 +17,8 @@ const mostRead = 2_001;
 const pageSize = 1_000;
 const beginMs = 1_800_000_000_000;
 const apps: readonly string[] = ["large", "third", "small"];
+const many = [...apps, ...Array.from({ length: 150 }, (_, i) => `none-${i}`)];
+const pause = () => Promise.resolve();
 
 /** Of the rows of both tables, three each have one time. */
 function rowOf(i: number) {
@@ -80,6 +82,8 @@ beforeAll(async () => {
   const { database } = control().app;
   await database.deleteFrom("revisions").execute();
   await database.deleteFrom("audit").execute();
+  const app = { created_at: beginMs, revision: 0, realm: null, bounds: null, exempt: null };
+  await insert(database, "apps", many.length, (i) => ({ ...app, name: many[i] }));
   await insert(database, "revisions", rows, revisionOf);
   await insert(database, "audit", rows, auditOf);
 });
@@ -89,7 +93,7 @@ async function listedIn(filter: AuditFilter): Promise<{ ids: string[]; pages: nu
   let next: string | undefined;
   let pages = 0;
   do {
-    const page = await listAudit(control().app.database, filter, next, pageSize);
+    const page = await listAudit(control().app.database, filter, next, pageSize, pause);
     ids.push(...page.entries.map(({ id }) => id));
     next = page.next;
     pages += 1;
@@ -128,11 +132,11 @@ describe.each(scopes)("to %s", (_, scope) => {
 });
 
 describe("to somebody with a right in many apps", () => {
-  const many = [...apps, ...Array.from({ length: 150 }, (_, i) => `none-${i}`)];
-
   it("pages of the audit trail have every entry of these apps once", async () => {
+    const statements = new Statements(control().app);
     const filter = { action: "delete-token", sinceMs: beginMs + 1_800 };
     const { ids } = await listedIn({ ...filter, apps: many });
+    expect(await tooMany(statements)).toEqual([]);
     expect(ids.join()).toBe(expected({ ...filter, apps: undefined }).join());
   });
 
@@ -145,7 +149,7 @@ describe("to somebody with a right in many apps", () => {
     const numbers: number[] = [];
     let next: number | undefined = 1_001;
     do {
-      const page: RevisionPage = await listRevisions(control().app.database, own, next, pageSize);
+      const page: RevisionPage = await listRevisions(control().app.database, own, next, pageSize, pause);
       numbers.push(...page.revisions.map(({ number }) => number));
       next = page.next;
     } while (next !== undefined);
@@ -191,7 +195,7 @@ describe.skipIf(testDatabaseKind !== undefined)(
     it.each(scopes)("by %s", async (_, scope) => {
       for (const filter of filters) {
         const statements = new Statements(control().app);
-        await listAudit(control().app.database, { ...scope, ...filter }, undefined, pageSize);
+        await listAudit(control().app.database, { ...scope, ...filter }, undefined, pageSize, pause);
         expect(await tooMany(statements)).toEqual([]);
       }
     });
@@ -201,7 +205,7 @@ describe.skipIf(testDatabaseKind !== undefined)(
       ["three", apps],
     ])("by somebody with a right in %s apps, of revisions", async (_, own) => {
       const statements = new Statements(control().app);
-      await listRevisions(control().app.database, own, rows, pageSize);
+      await listRevisions(control().app.database, own, rows, pageSize, pause);
       expect(await tooMany(statements)).toEqual([]);
     });
   },
