@@ -334,6 +334,20 @@ export const breaks: readonly OracleBreak[] = [
     "if (allOrNone && allAllowed(distinct)) takeBack(distinct, charges);",
   ),
   broken(
+    "checks: Redis keeps what others refuse",
+    checks,
+    "if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);",
+    "if (allOrNone && !allAllowed(distinct) && inFleet.length === 0) takeBack(distinct, charges);",
+    "cluster",
+  ),
+  broken(
+    "checks: Redis charges a peek",
+    checks,
+    "if (outcome.isPeek) peeks.push(outcome);",
+    "if (outcome.isPeek && isOnNode(outcome)) peeks.push(outcome);",
+    "cluster",
+  ),
+  broken(
     "checks: the plan of a check is ignored",
     "gateway/src/check-api/requested-policy.ts",
     "const applied = limitsFor(policy, values, plan);",

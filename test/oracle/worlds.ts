@@ -20,8 +20,6 @@ import type {
 export const leavesOut = {
   /** Edits that give a bucket a `warmUp` or take it away. */
   otherWarmUps: true,
-  /** Checks of policies of scope `cluster`, whose refusals workers remember. */
-  checksInCluster: true,
 };
 
 export interface Kinds {
@@ -366,10 +364,9 @@ class Maker {
     if (kind <= 16 && isOnNode && !waits) {
       return { afterMs, do: "top-up", policy: name, key: values, gateway, units: this.#number(1, 5) };
     }
-    const askable = policies.filter((one) => one.scope !== "cluster" || !leavesOut.checksInCluster);
-    if (kind > 60 && askable.length > 0 && this.#topics.has("checks")) {
+    if (kind > 60 && this.#topics.has("checks")) {
       const worker = this.#number(1, workers);
-      const checks = Array.from({ length: this.#chance(60) ? 1 : this.#number(2, 3) }, () => this.#check(askable));
+      const checks = Array.from({ length: this.#chance(60) ? 1 : this.#number(2, 3) }, () => this.#check(policies));
       return { afterMs, do: "check", checks, allOrNone: this.#chance(75), gateway, worker };
     }
     if (kind <= 22 && this.#topics.has("consumers")) {

@@ -3,6 +3,7 @@
 import type { Check } from "../world.ts";
 import type { Applied, Reason } from "./applicability.ts";
 import type { Look } from "./counters.ts";
+import type { Limit } from "./limits.ts";
 import { largest } from "./rational.ts";
 
 /** Checks of the same policy and key are one if all of the request are charged or none, except for peeks, with the sum of their costs and the plan of the first. */
@@ -41,6 +42,13 @@ export interface HeardResult {
   readonly delay?: number;
 }
 
+/** What a worker remembers of a limit that refused. */
+interface Remembered {
+  readonly limit: Limit;
+  readonly remaining: bigint;
+  readonly resetsUs: readonly bigint[];
+}
+
 /** @param allOrNone false: each is decided by itself */
 export function groupsOf(checks: readonly Check[], allOrNone: boolean): CheckGroup[] {
   const groups = new Map<string, CheckGroup>();
@@ -75,6 +83,18 @@ export function resultOf({ limits }: Applied, looks: readonly Look[], now: reado
     // The time may still include the units that were refunded.
     ifRefunded: now.map((one, i) => figuresOf(one, i, looks[i]?.resetsUs)),
   };
+}
+
+/** What a worker says that remembers a refusal by these limits, which may change after so long. */
+export function resultOfRefusal(refusing: readonly Remembered[], retryUs: bigint): Result {
+  const figures = refusing.map(({ limit, remaining, resetsUs }) => ({
+    limit: Number(limit.capacity),
+    remaining: Number(remaining),
+    retryAfter: Math.max(1, secondsUp(retryUs)),
+    resetsAfter: resetsUs.length === 0 ? undefined : resetsUs.map(secondsUp),
+    delayUs: 0n,
+  }));
+  return { allowed: false, figures, ifRefunded: figures };
 }
 
 function longest(refusing: readonly Look[]): number | null {

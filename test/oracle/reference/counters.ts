@@ -42,6 +42,8 @@ export interface Bucket {
   readonly isShaped: boolean;
   /** Whether it had units of another quota, so that its parts of a µs are not known. */
   readonly isRounded?: boolean;
+  /** Whether it was warm when it last refused: a store may know that or not. */
+  readonly wasWarm?: boolean;
   /** Nothing is stored of it yet. */
   readonly begins?: boolean;
 }
@@ -144,7 +146,11 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   // A bucket of another quota keeps whole µs alone: nothing says how the rest is rounded.
   const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
   const rounded = counter.isRounded === true || isEdited;
-  const present = fulls.flatMap((full) => bucketsFrom({ ...counter, full, quota, isRounded: rounded }, limit, nowUs));
+  const isColdAgain = counter.wasWarm === true && !isWarm(counter, nowUs);
+  const counters = isColdAgain ? [counter, warmed(counter)] : [counter];
+  const present = counters.flatMap((one) =>
+    fulls.flatMap((full) => bucketsFrom({ ...one, full, quota, isRounded: rounded }, limit, nowUs)),
+  );
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
   const fullAgain = larger(counter.full, whole(counter.toppedUpUs ?? 0n));
@@ -197,7 +203,7 @@ function isWarm({ beganUs, warmUpUs }: Bucket, nowUs: bigint): boolean {
 }
 
 /** A bucket that is warm stays warm. */
-function warmed({ beganUs: _, warmUpUs: __, ...bucket }: Bucket): Bucket {
+function warmed({ beganUs: _, warmUpUs: __, wasWarm: ___, ...bucket }: Bucket): Bucket {
   return bucket;
 }
 
@@ -236,13 +242,11 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
   const full = allowed ? after : owed;
   const rate = fraction(limit.quota, limit.windowUs);
   const resetUs = largest(momentOf(bucket, full) - nowUs, 0n);
-  const {
-    begins,
-    seenUs: _,
-    ...stored
-  }: Bucket & { seenUs?: bigint } = isWarm(bucket, nowUs) ? warmed(bucket) : bucket;
-  const kept = { ...stored, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
-  const { toppedUpUs: __, ...used } = kept;
+  const { begins, seenUs: _, ...own }: Bucket & { seenUs?: bigint } = bucket;
+  const asked = { ...own, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
+  const warms = asked.warmUpUs !== undefined;
+  const kept = warms && isWarm(bucket, nowUs) ? { ...asked, wasWarm: true } : asked;
+  const { toppedUpUs: __, ...used } = isWarm(bucket, nowUs) ? warmed(asked) : asked;
   return {
     allowed,
     remaining: largest(floor(times(minus(most, full), rate)), 0n),

@@ -24,7 +24,16 @@ import {
   type LimitOfKey,
   limitsOfKey,
 } from "./applicability.ts";
-import { groupsOf, type HeardResult, isHeard, type Result, resultOf, resultWords } from "./check-results.ts";
+import {
+  type CheckGroup,
+  groupsOf,
+  type HeardResult,
+  isHeard,
+  type Result,
+  resultOf,
+  resultOfRefusal,
+  resultWords,
+} from "./check-results.ts";
 import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
 import { type Limit, policyItem } from "./limits.ts";
 import { largest, least } from "./rational.ts";
@@ -216,7 +225,7 @@ class Reference {
   #remember(fitting: readonly { readonly heard: Heard }[]): void {
     for (const { heard } of fitting) {
       for (const [name, refused] of heard) {
-        const others = (this.#refused.get(name) ?? []).filter(({ atUs }) => atUs !== refused.atUs);
+        const others = (this.#refused.get(name) ?? []).filter((one) => !isSameRefusal(one, refused));
         this.#refused.set(name, [...others, refused].slice(-mostRemembered));
       }
     }
@@ -255,17 +264,33 @@ class Reference {
     return isWrong ? 400 : 200;
   }
 
-  /** All that the documents allow these checks to hear. */
-  #checked({ checks, allOrNone, gateway }: Checks, store: Store, request: number): Checked[] {
+  /** All that the documents allow these checks to hear. Redis decides those that are by themselves in any order. */
+  #checked(event: Checks, store: Store, request: number): Checked[] {
+    const groups = groupsOf(event.checks, event.allOrNone);
+    const areInRedis = (one: CheckGroup) =>
+      one.check.peek !== true && this.#policies.get(one.check.policy)?.scope === "cluster";
+    const others = groups.filter((one) => !areInRedis(one));
+    const inRedis = groups.filter(areInRedis);
+    const orders = event.allOrNone ? [inRedis] : ordersOf(inRedis);
+    return orders.flatMap((order) => this.#checkedInOrder([...others, ...order], event, store, request));
+  }
+
+  #checkedInOrder(
+    groups: readonly CheckGroup[],
+    { checks, allOrNone, gateway, worker }: Checks,
+    store: Store,
+    request: number,
+  ): Checked[] {
     const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
-    let all: Checked[] = [{ course: begin, refused: false, results: [] }];
-    for (const { check, places } of groupsOf(checks, allOrNone)) {
+    let all: Checked[] = [{ course: begin, refused: false, hasRefusedPeek: false, results: [] }];
+    const isAlone = !allOrNone || groups.length === 1;
+    for (const { check, places } of groups) {
       all = all.flatMap((one) =>
         this.#checkedOne(
           check,
           places.map((i) => checks[i] as Check),
           one.course,
-          { gateway, request },
+          { gateway, worker, request, isAlone, hasRefusedPeek: allOrNone && one.hasRefusedPeek },
         ).map((decided) => {
           const { charged, kept } = decided.course;
           const results = [...one.results];
@@ -273,6 +298,7 @@ class Reference {
           return {
             course: { ...decided.course, kept: allOrNone ? kept : charged },
             refused: one.refused || !decided.result.allowed,
+            hasRefusedPeek: one.hasRefusedPeek || (check.peek === true && !decided.result.allowed),
             results,
           };
         }),
@@ -286,7 +312,7 @@ class Reference {
     check: Check,
     together: readonly Check[],
     course: Course,
-    { gateway, request }: { readonly gateway: number; readonly request: number },
+    { gateway, worker, request, isAlone, hasRefusedPeek }: CheckPlace,
   ): { readonly course: Course; readonly result: Result }[] {
     const policy = this.#policies.get(check.policy) as PolicyDocument;
     const applied = applicabilityOfCheck(policy, check, this.#circumstances);
@@ -304,18 +330,32 @@ class Reference {
       limits.map(({ limit }, i) => look(course.kept.get(names[i] as string), limit, units, moment));
     const isPeek = check.peek === true;
     const nothing = combinations(looksAt(0n));
-    return combinations(looksAt(cost)).map((looks, i) => {
+    const refusalName = nameOfRefusal({ gateway, worker }, names, limits, cost);
+    const fresh = combinations(looksAt(cost)).flatMap((looks, i) => {
       const isAllowed = looks.every((one) => one.allowed);
-      const kept = withCounters(course.kept, names, looks, isAllowed ? "refunded" : "kept");
+      const isShadow = mode === "shadow";
+      const kept = withCounters(course.kept, names, looks, isAllowed ? (isShadow ? "charged" : "refunded") : "kept");
       const charged = withCounters(course.charged, names, looks, isAllowed ? "charged" : "kept");
-      if (mode === "shadow") {
-        const keeps = withCounters(course.kept, names, looks, isAllowed ? "charged" : "kept");
-        const next = isPeek ? course : { ...course, charged, kept: keeps };
-        return { course: next, result: { allowed: true, reasons: ["shadow" as const] } };
-      }
-      const result = resultOf(applied, looks, nothing[i] as Look[], isPeek);
-      return { course: isPeek ? course : { ...course, charged, kept }, result };
+      const result: Result = isShadow
+        ? { allowed: true, reasons: ["shadow"] }
+        : resultOf(applied, looks, nothing[i] as Look[], isPeek);
+      const untouched = { course, result };
+      if (isPeek) return [untouched];
+      const refused = isAllowed || isShadow ? undefined : refusedBy(policy, limits, looks, moment);
+      const heard = refused === undefined ? course.heard : new Map([...course.heard, [refusalName, refused]]);
+      const touched = { course: { ...course, charged, kept, heard }, result };
+      // Nothing says whether what another check refuses is only looked at, or charged and refunded.
+      if (hasRefusedPeek) return [untouched, touched];
+      const isRefundable = !isAlone && isAllowed && !isShadow;
+      return isRefundable ? [{ course: { ...touched.course, kept: course.kept }, result }, touched] : [touched];
     });
+    if (mode === "shadow") return fresh;
+    const isLikely = fresh.some(({ result }) => !result.allowed);
+    const remembered = this.#remembered(refusalName, moment, isLikely).map(({ refusing, retryUs }) => ({
+      course,
+      result: resultOfRefusal(refusing, retryUs),
+    }));
+    return [...fresh, ...remembered];
   }
 
   #outcomes(ask: Ask, store: Store, request: number): Outcome[] {
@@ -386,7 +426,7 @@ class Reference {
     const names = limits.map(({ counter }) => place + counter);
     const moment = this.#moment(request, policy.scope);
     const looks = limits.map(({ limit }, i) => look(course.kept.get(names[i] as string), limit, cost, moment));
-    const name = [ask.gateway, ask.worker, ...names, ...limits.map(({ limit }) => limit.quota), cost].join(" ");
+    const name = nameOfRefusal(ask, names, limits, cost);
     const decisions = combinations(looks).flatMap((own): Decision[] => {
       const allowed = own.every((one) => one.allowed);
       const kept = withCounters(course.kept, names, own, allowed ? ifRefused : "kept");
@@ -400,32 +440,30 @@ class Reference {
           },
         ];
       }
-      const policyHeader = limits.map(({ limit }) => policyItem(limit)).join(", ");
-      const shown = own.map(({ remaining, resetsUs }, i) => ({
-        policyHeader,
-        limit: limits[i]?.limit as Limit,
-        remaining,
-        resetsUs,
-      }));
+      const shown = shownOf(limits, own);
       const delayUs = largest(course.delayUs, ...own.map((one) => one.delayUs));
       if (allowed) {
         return [{ course: { kept, charged, shown: [...course.shown, ...shown], delayUs }, outcome: undefined }];
       }
       const refusing = shown.filter((_, i) => own[i]?.allowed === false);
       const retries = own.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
-      const refused: Refused = { atUs: moment.nowUs, retryUs: longestOf(retries), refusing };
-      const mayRemember = policy.scope === "cluster" && refused.retryUs > 0n && !retries.includes("never");
-      const heard = mayRemember ? new Map([...course.heard, [name, refused]]) : course.heard;
+      const refused = refusedBy(policy, limits, own, moment);
+      const heard = refused === undefined ? course.heard : new Map([...course.heard, [name, refused]]);
       return overLimit(policy, { ...course, kept, charged, heard }, refusing, retries);
     });
-    // It cannot have changed by itself; but clocks may have stepped since.
-    const isLikely = decisions.some(({ isRefusal }) => isRefusal) || this.#hasStepped;
     if (mode === "shadow") return { fresh: decisions, remembered: [] };
-    const remembered = this.#recalled(name, moment).filter(({ retryUs }) => isLikely || retryUs <= questionUs);
+    const isLikely = decisions.some(({ isRefusal }) => isRefusal);
+    const remembered = this.#remembered(name, moment, isLikely);
     return {
       fresh: decisions,
       remembered: remembered.flatMap(({ refusing, retryUs }) => overLimit(policy, course, refusing, [retryUs])),
     };
+  }
+
+  /** What a worker may say that remembers a refusal. @param isLikely whether the counters refuse now */
+  #remembered(name: string, moment: Moment, isLikely: boolean): Refused[] {
+    // It cannot have changed by itself; but clocks may have stepped since.
+    return this.#recalled(name, moment).filter(({ retryUs }) => isLikely || this.#hasStepped || retryUs <= questionUs);
   }
 
   /** What a worker says of a refusal that it remembers. Others may have charged the counters since. */
@@ -503,8 +541,8 @@ class Reference {
 const longestRememberedUs = 120_000_000n;
 /** Refusals of one kind that are kept: a worker may remember any of them. */
 const mostRemembered = 16;
-/** What a question to Redis takes in virtual time, at most. */
-const questionUs = 4n;
+/** What the questions to Redis of one moment take in virtual time, at most. */
+const questionUs = 200n;
 
 /** What has happened to a request so far. */
 interface Course {
@@ -524,10 +562,19 @@ interface Decision {
   readonly isRefusal?: boolean;
 }
 
+/** Who decides a check, and what is known of its request. */
+interface CheckPlace extends Pick<Checks, "gateway" | "worker">, Pick<Checked, "hasRefusedPeek"> {
+  readonly request: number;
+  /** Whether no other check can have it refunded. */
+  readonly isAlone: boolean;
+}
+
 /** What becomes of a request of the check API. */
 interface Checked {
   readonly course: Course;
   readonly refused: boolean;
+  /** Whether a peek refuses, so that no check of the request is charged. */
+  readonly hasRefusedPeek: boolean;
   readonly results: readonly Result[];
 }
 
@@ -541,6 +588,45 @@ interface Decisions {
 interface Applying {
   readonly policy: PolicyDocument;
   readonly applied: Applied;
+}
+
+/** By what a worker remembers a refusal by Redis. */
+function nameOfRefusal(
+  { gateway, worker }: { readonly gateway: number; readonly worker: number },
+  names: readonly string[],
+  limits: readonly LimitOfKey[],
+  cost: bigint,
+): string {
+  return [gateway, worker, ...names, ...limits.map(({ limit }) => limit.quota), cost].join(" ");
+}
+
+/** @returns undefined: no worker remembers this refusal */
+function refusedBy(
+  { scope }: PolicyDocument,
+  limits: readonly LimitOfKey[],
+  looks: readonly Look[],
+  { nowUs }: Moment,
+): Refused | undefined {
+  const retries = looks.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
+  const retryUs = longestOf(retries);
+  if (scope !== "cluster" || retryUs <= 0n || retries.includes("never")) return undefined;
+  return { atUs: nowUs, retryUs, refusing: shownOf(limits, looks).filter((_, i) => looks[i]?.allowed === false) };
+}
+
+/** Of one moment, there may be several: a limit may refuse in some states only. */
+function isSameRefusal(one: Refused, other: Refused): boolean {
+  const words = ({ refusing }: Refused) => refusing.map(shownWords).join();
+  return one.atUs === other.atUs && one.retryUs === other.retryUs && words(one) === words(other);
+}
+
+function shownOf(limits: readonly LimitOfKey[], looks: readonly Look[]): Shown[] {
+  const policyHeader = limits.map(({ limit }) => policyItem(limit)).join(", ");
+  return looks.map(({ remaining, resetsUs }, i) => ({
+    policyHeader,
+    limit: limits[i]?.limit as Limit,
+    remaining,
+    resetsUs,
+  }));
 }
 
 /** Policies of scope cluster that can only refuse, and do, come after all others. */
@@ -655,6 +741,11 @@ function seenBy(store: Store, nowUs: bigint): Store {
 
 function combinations<Item>(lists: readonly (readonly Item[])[]): Item[][] {
   return lists.reduce<Item[][]>((all, list) => all.flatMap((one) => list.map((item) => [...one, item])), [[]]);
+}
+
+function ordersOf<Item>(items: readonly Item[]): Item[][] {
+  if (items.length < 2) return [[...items]];
+  return items.flatMap((first, i) => ordersOf(items.filter((_, k) => k !== i)).map((rest) => [first, ...rest]));
 }
 
 function distinct(stores: readonly Store[]): Store[] {
