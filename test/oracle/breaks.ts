@@ -16,6 +16,7 @@ function broken(name: string, file: string, line: string, becomes: string, scope
   return { name, file, line, becomes, ...(scope === undefined ? {} : { scope }) };
 }
 
+const deferredCharge = `${algorithms}/deferred-charge.ts`;
 const tokenBucket = `${algorithms}/token-bucket.ts`;
 const shapedBucket = `${algorithms}/shaped-bucket.ts`;
 const leakyBucket = `${algorithms}/leaky-bucket.ts`;
@@ -352,6 +353,24 @@ export const breaks: readonly OracleBreak[] = [
     "gateway/src/check-api/requested-policy.ts",
     "const applied = limitsFor(policy, values, plan);",
     "const applied = limitsFor(policy, values, plan === undefined ? plan : undefined);",
+  ),
+  broken(
+    "responses: a debt is not waited for",
+    deferredCharge,
+    "decision.retryAfterUs += fromUs - nowUs;",
+    "decision.retryAfterUs += 0;",
+  ),
+  broken(
+    "responses: the last part of a debt is one unit",
+    deferredCharge,
+    "owed = Math.min(owed - periods * rate.quota, rate.quota);",
+    "owed = Math.min(owed - periods * rate.quota, 1);",
+  ),
+  broken(
+    "responses: of those that end together, one is charged",
+    "gateway/src/charging/deferred-charges.ts",
+    "earlier.units += units;",
+    "earlier.units = units;",
   ),
   broken(
     "evaluate: a policy in shadow mode counts last",

@@ -102,6 +102,8 @@ export interface Ask {
   readonly worker: number;
   /** How long the service behind takes. */
   readonly serviceMs: number;
+  /** How many bytes its response has. Absent: it does not matter. */
+  readonly bytes?: number;
 }
 
 /** A service asks the check API. */

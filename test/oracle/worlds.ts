@@ -2,6 +2,7 @@
 
 import fc, { type GeneratorValue } from "fast-check";
 import { changesOf } from "./reference/calendar.ts";
+import { isSettled } from "./reference/debts.ts";
 import type {
   AlgorithmName,
   Ask,
@@ -20,6 +21,8 @@ import type {
 export const leavesOut = {
   /** Edits that give a bucket a `warmUp` or take it away. */
   otherWarmUps: true,
+  /** Debts of responses beside clocks that step, edits of limits, plans, `initial`, `warmUp` and windows of the calendar. */
+  changesOfDebts: true,
 };
 
 export interface Kinds {
@@ -30,7 +33,7 @@ export interface Kinds {
   readonly topics?: readonly Topic[];
 }
 
-export const everyTopic = ["consumers", "schedules", "checks", "restarts"] as const;
+export const everyTopic = ["consumers", "schedules", "checks", "restarts", "responses"] as const;
 export type Topic = (typeof everyTopic)[number];
 
 export const everyAlgorithm: readonly AlgorithmName[] = [
@@ -99,7 +102,7 @@ function unbiased(min: number, max: number): fc.Arbitrary<number> {
 class Maker {
   readonly #g: GeneratorValue;
   readonly #kinds: Kinds;
-  /** Whether there are slots, so that requests last. */
+  /** Whether there are slots or responses that are charged, so that requests last. */
   readonly #waits: boolean;
   readonly #algorithms: readonly AlgorithmName[];
   readonly #topics: ReadonlySet<Topic>;
@@ -111,8 +114,9 @@ class Maker {
       kinds.topics === undefined ? everyTopic.filter(() => this.#chance(15)) : [this.#one(kinds.topics)],
     );
     const others = kinds.algorithms.filter((algorithm) => algorithm !== "concurrency");
-    this.#waits = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
-    const any = this.#waits ? kinds.algorithms : others;
+    const hasSlots = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
+    this.#waits = hasSlots || this.#topics.has("responses");
+    const any = hasSlots ? kinds.algorithms : others;
     const lasting = any.filter((algorithm) => algorithm !== "leaky-bucket");
     this.#algorithms = this.#topics.has("restarts") && !this.#waits && lasting.length > 0 ? lasting : any;
   }
@@ -175,9 +179,10 @@ class Maker {
   #policy(name: string, isCluster: boolean): PolicyDocument {
     const isInCluster = this.#chance(20) ? this.#one(this.#kinds.scopes) === "cluster" : isCluster;
     const count = this.#chance(60) ? 1 : this.#number(2, 3);
-    const limits = Array.from({ length: count }, (_, i) => this.#limit(`l${i + 1}`));
+    const settles = this.#settling.length > 0 && this.#chance(80);
+    const limits = Array.from({ length: count }, (_, i) => this.#limit(`l${i + 1}`, settles));
     const key = this.#one([["header:x-key"], ["header:x-key"], [], ["ip", "header:x-key"], ["const:c"]]);
-    const cost = this.#cost(limits);
+    const cost = settles ? { from: "response-bytes" } : this.#cost(limits);
     return {
       name,
       match: { paths: this.#one([paths, [paths[0] as string], [paths[1] as string]]) },
@@ -191,7 +196,9 @@ class Maker {
       ...(this.#chance(25) ? { onLimit: this.#onLimit(name) } : {}),
       ...(this.#chance(20) ? { exempt: this.#exempt(key) } : {}),
       ...(key.length > 0 && this.#chance(25) ? { overrides: this.#overrides(key, limits) } : {}),
-      ...(this.#chance(key.length > 0 && this.#topics.has("consumers") ? 80 : 15) ? this.#plans(key, limits) : {}),
+      ...(!settles && this.#chance(key.length > 0 && this.#topics.has("consumers") ? 80 : 15)
+        ? this.#plans(key, limits)
+        : {}),
       ...(this.#topics.has("schedules") && this.#chance(80) ? { schedule: this.#schedule() } : {}),
     };
   }
@@ -290,8 +297,15 @@ class Maker {
     return this.#number(1, 8);
   }
 
-  #limit(name: string): LimitDocument {
-    const algorithm = this.#one(this.#algorithms);
+  /** The algorithms of a policy whose cost is that of responses; none: no policy has it. */
+  get #settling(): readonly AlgorithmName[] {
+    if (!this.#topics.has("responses")) return [];
+    return this.#algorithms.filter((algorithm) => algorithm !== "leaky-bucket" && algorithm !== "concurrency");
+  }
+
+  /** @param settles whether its cost is that of responses */
+  #limit(name: string, settles = false): LimitDocument {
+    const algorithm = this.#one(settles ? this.#settling : this.#algorithms);
     const quota = this.#quota();
     const window = this.#one(windows);
     switch (algorithm) {
@@ -299,7 +313,7 @@ class Maker {
         const any = this.#chance(60) ? this.#quota() : undefined;
         // A bucket may not take longer than the clock can say.
         const burst = Math.min(any ?? quota, Math.floor((quota * longestFillMs) / msOf(window)));
-        const shaped = this.#chance(30) && msOf(window) <= 3_600_000;
+        const shaped = !settles && this.#chance(30) && msOf(window) <= 3_600_000;
         return {
           name,
           algorithm,
@@ -320,7 +334,7 @@ class Maker {
           ...(this.#chance(50) ? { maxDelay: this.#one(["1ms", "100ms", "1s", "5s"]) } : { maxDelay: "10s" }),
         };
       case "fixed-window":
-        if (!this.#chance(40)) return { name, algorithm, quota, window };
+        if (settles || !this.#chance(40)) return { name, algorithm, quota, window };
         return { name, algorithm, quota, ...this.#calendar() };
       case "sliding-window": {
         const precision = this.#chance(40) ? precisionOf(window, this.#one([1, 2, 5, 20, 100])) : undefined;
@@ -417,14 +431,28 @@ class Maker {
     if (this.#chance(50)) headers["x-cost"] = this.#one(["1", "1", "2", "2", "3", "5", "0", "x", "01", "99"]);
     if (this.#chance(40)) headers["x-plan"] = this.#one(["free", "pro", "max", "none"]);
     const address = this.#chance(80) ? (addresses[0] as string) : this.#one(addresses);
-    const serviceMs = this.#waits ? this.#one([5, 15, 105, 995, 3_005]) : 0;
+    const bytes = this.#topics.has("responses") ? { bytes: this.#bytes(policies) } : {};
+    const serviceMs = this.#waits ? this.#serviceMs() : 0;
     const path = this.#one(policies.flatMap(({ match }) => match.paths));
-    return { afterMs, do: "ask", path, headers, address, gateway, worker, serviceMs };
+    return { afterMs, do: "ask", path, headers, address, gateway, worker, serviceMs, ...bytes };
+  }
+
+  #serviceMs(): number {
+    // Few responses end together, because what they are charged may depend on their order.
+    if (this.#topics.has("responses") && this.#chance(85)) return 10 * this.#number(0, 300) + 5;
+    return this.#one([5, 15, 105, 995, 3_005]);
+  }
+
+  /** Nothing, or up to what a few windows of the smallest limit have. */
+  #bytes(policies: readonly PolicyDocument[]): number {
+    const limits = policies.flatMap((one) => (isSettled(one) ? [...limitsIn([one]), ...limitsOfOverrides(one)] : []));
+    const least = Math.min(1_000, ...limits.map(({ quota }) => quota));
+    return this.#chance(10) ? 0 : this.#number(1, this.#chance(60) ? least : 4 * least);
   }
 
   #editedPolicy(policy: PolicyDocument): PolicyDocument {
     if (policy.limits === undefined) return this.#withOtherPlans(policy);
-    const kind = this.#number(1, 5);
+    const kind = isSettled(policy) && leavesOut.changesOfDebts ? 1 : this.#number(1, 5);
     if (kind === 1) return { ...policy, mode: this.#one<Mode>(["enforce", "shadow", "off"]) };
     if (kind === 2) {
       const limits = policy.limits.map(({ name, warmUp }) => {
@@ -491,6 +519,10 @@ export function limitsIn(policies: readonly PolicyDocument[]): LimitDocument[] {
   return policies.flatMap(({ limits, plans }) => [...(limits ?? []), ...Object.values(plans ?? {}).flat()]);
 }
 
+function limitsOfOverrides({ overrides = [] }: PolicyDocument): LimitDocument[] {
+  return overrides.flatMap(({ limits = [] }) => limits);
+}
+
 /** The time zones by whose clocks policies go. */
 export function timezonesIn(policies: readonly PolicyDocument[]): ReadonlySet<string> {
   const ofSchedules = policies.flatMap(({ schedule }) => schedule?.timezone ?? []);
@@ -555,7 +587,7 @@ function isLegalPolicy({ key, limits, plans, planBy, defaultPlan, overrides = []
 /** A cost must fit into every limit. */
 function costsThatFit(policy: PolicyDocument): PolicyDocument {
   const { cost } = policy;
-  const all = [...limitsIn([policy]), ...(policy.overrides ?? []).flatMap(({ limits = [] }) => limits)];
+  const all = [...limitsIn([policy]), ...limitsOfOverrides(policy)];
   const most = Math.min(...all.map(({ algorithm, quota, burst }) => capacityOf(algorithm, burst ?? quota, quota)));
   if (typeof cost === "number") return { ...policy, cost: Math.min(cost, most) };
   if (cost === undefined) return policy;

@@ -187,7 +187,7 @@ export class Course {
       upstream.expect(id, (arrival) => {
         open.arrival = arrival;
         open.doubtUs = Math.ceil((busyMs + upstream.stalledMs - open.stalledMs) * 1_000);
-        if (ask.serviceMs === 0) arrival.response.end("done");
+        if (ask.serviceMs === 0) respond(ask, arrival);
         resolve();
       });
     });
@@ -222,7 +222,7 @@ export class Course {
       if (first?.arrival === undefined) return;
       const { ask, arrival, ended } = first;
       this.#passTo(Math.max(endsUs(first), this.#elapsedUs));
-      arrival.response.end("done");
+      respond(ask, arrival);
       await ended;
       const { gateways, turns } = this.#servers;
       await turns(gateways[ask.gateway - 1] as RealGateway, ask.worker, turnsUntilFree);
@@ -230,14 +230,19 @@ export class Course {
   }
 }
 
+function respond({ bytes }: Ask, { response }: Arrival): void {
+  response.end(bytes === undefined ? "done" : "x".repeat(bytes));
+}
+
 /** How long the request waited in the gateway, and everything else that it took until the service had it. */
 function waitedUs({ sentAtMs, arrival }: Open): number {
   return arrival === undefined ? Number.POSITIVE_INFINITY : Math.ceil((arrival.atMs - sentAtMs) * 1_000);
 }
 
-/** When its service is to answer. */
+/** When its service is to answer. Gateways charge responses by whole ms, which Redis is to read, too. */
 function endsUs(open: Open): number {
-  return open.askedUs + waitedUs(open) + open.ask.serviceMs * 1_000;
+  const us = open.askedUs + waitedUs(open) + open.ask.serviceMs * 1_000;
+  return open.ask.bytes === undefined ? us : Math.floor(us / 1_000) * 1_000;
 }
 
 function answerOf({ status, headers, body }: HttpAnswer, open: Open): AskAnswer {

@@ -1,6 +1,7 @@
 // Tells whether and how a policy applies to a request: its key, its plan, its overrides, its exemptions, its cost (docs/policies.md).
 
 import type { Ask, Check, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
+import { isSettled } from "./debts.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";
 import { floor, least } from "./rational.ts";
 import { isOn } from "./schedule.ts";
@@ -204,6 +205,7 @@ function isExemptAddress({ exempt }: PolicyDocument, address: string): boolean {
 function costOf(policy: PolicyDocument, { headers }: Ask): bigint | undefined {
   const { cost = 1 } = policy;
   if (typeof cost === "number") return BigInt(cost);
+  if (isSettled(policy)) return 1n;
   const stated = headers[cost.from.replace("header:", "")];
   if (stated === undefined) return BigInt(cost.default ?? 1);
   if (!/^[1-9][0-9]*$/.test(stated)) return undefined;
@@ -213,6 +215,7 @@ function costOf(policy: PolicyDocument, { headers }: Ask): bigint | undefined {
 /** The most that a request of the policy may cost. */
 function mostCost({ cost = 1, limits, plans }: PolicyDocument): bigint {
   if (typeof cost === "number") return BigInt(cost);
+  if (isSettled({ cost })) return 1n;
   if (cost.max !== undefined) return BigInt(cost.max);
   const all = limits ?? Object.values(plans ?? {}).flat();
   return least(...(all.map((limit) => readLimit(limit, BigInt(cost.default ?? 1)).capacity) as [bigint]));

@@ -19,7 +19,9 @@ import {
   whole,
 } from "./rational.ts";
 
-export type Counter = (Bucket | FixedWindow | SlidingWindow | Slots) & {
+export type Counter = (Bucket | FixedWindow | SlidingWindow | Slots | Response) & {
+  /** Until then it owes; its state is that of this moment. */
+  readonly paidUs?: bigint;
   /** What the clock had shown when it stepped back, if it did since the counter was last used. */
   readonly seenUs?: bigint;
 };
@@ -72,6 +74,14 @@ export interface Slots {
   readonly held: readonly { readonly request: number; readonly units: bigint }[];
 }
 
+/** A response that has not been sent, and what it will be charged to. */
+export interface Response {
+  readonly kind: "response";
+  readonly request: number;
+  readonly units: bigint;
+  readonly owed: readonly { readonly limit: Limit; readonly counter: string }[];
+}
+
 export interface Look {
   readonly allowed: boolean;
   /** Units left, after the charge if it is allowed. */
@@ -101,8 +111,26 @@ export interface Moment {
 
 /** The looks that the documents allow. @param cost 0: of a read */
 export function look(counter: Counter | undefined, limit: Limit, cost: bigint, moment: Moment): readonly Look[] {
+  const owedUs = (counter?.paidUs ?? 0n) - moment.nowUs;
+  if (owedUs > 0n) return owing(counter as Counter, limit, cost, owedUs, moment);
   // A store keeps what no longer counts until it gets to it.
   return looksAt(counter, limit, cost, moment).map((one) => ({ ...one, kept: one.kept ?? counter }));
+}
+
+/** While a counter owes, it refuses and stays as it is. */
+function owing(counter: Counter, limit: Limit, cost: bigint, owedUs: bigint, moment: Moment): readonly Look[] {
+  const paid = { ...moment, nowUs: moment.nowUs + owedUs };
+  const nothing = looksAt(counter, limit, 0n, paid);
+  return looksAt(counter, limit, cost, paid).map(({ allowed, retryUs }, i) => ({
+    allowed: false,
+    remaining: 0n,
+    retryUs: allowed ? owedUs : typeof retryUs === "bigint" ? retryUs + owedUs : retryUs,
+    resetsUs: (nothing[i] as Look).resetsUs.map((us) => us + owedUs),
+    delayUs: 0n,
+    charged: counter,
+    kept: counter,
+    refunded: counter,
+  }));
 }
 
 function looksAt(
@@ -431,6 +459,7 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
       return { ...counter, taken };
     }
     case "slots":
+    case "response":
       return counter;
   }
 }

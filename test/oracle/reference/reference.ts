@@ -35,8 +35,9 @@ import {
   resultWords,
 } from "./check-results.ts";
 import { type Counter, type Look, look, type Moment, released, toppedUp } from "./counters.ts";
+import { isSettled, lookAhead, settled } from "./debts.ts";
 import { type Limit, policyItem } from "./limits.ts";
-import { largest, least } from "./rational.ts";
+import { floorDivide, largest, least } from "./rational.ts";
 
 /** Counters by name. What was never used is not there. */
 type Store = ReadonlyMap<string, Counter>;
@@ -120,10 +121,12 @@ class Reference {
   #nowUs: bigint;
   readonly #redisAheadUs: bigint;
   #elapsedUs = 0n;
+  /** Requests whose responses have not been charged yet, and when these have been sent. */
+  #sent: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
   readonly #refused = new Map<string, readonly Refused[]>();
   /** Whether clocks have stepped since refusals were remembered. */
   #hasStepped = false;
-  /** Requests with slots that have not ended, and when they end. */
+  /** Requests that have not ended, and when they end. */
   #open: readonly { readonly request: number; readonly endsUs: bigint }[] = [];
 
   constructor({ startMs, redisAheadUs, policies, consumers = [] }: World) {
@@ -147,6 +150,7 @@ class Reference {
     this.#nowUs += afterUs;
     this.#elapsedUs += afterUs;
     this.#release();
+    this.#settle();
     switch (event.do) {
       case "step":
         this.#hasStepped = true;
@@ -210,6 +214,42 @@ class Reference {
     });
   }
 
+  /** Charges the responses that have been sent, a moment later. Those of one moment are charged in any order, or together. */
+  #settle(): void {
+    const due = this.#sent.filter(({ endsUs }) => endsUs <= this.#elapsedUs);
+    for (const endsUs of new Set(due.map((one) => one.endsUs))) {
+      const requests = due.filter((one) => one.endsUs === endsUs).map(({ request }) => request);
+      const atUs = this.#nowUs - (this.#elapsedUs - endsUs);
+      const isSure = endsUs + settlesUs <= this.#elapsedUs;
+      this.#stores = distinct(
+        this.#stores.flatMap((store) => {
+          const all = coursesOf(requests).map((course) =>
+            course.reduce((one, together) => this.#settledOf(one, together, atUs), store),
+          );
+          return isSure ? all : [...all, store];
+        }),
+      );
+    }
+    this.#sent = this.#sent.filter(({ endsUs }) => endsUs + settlesUs > this.#elapsedUs);
+  }
+
+  #settledOf(store: Store, requests: readonly number[], atUs: bigint): Store {
+    const next = new Map(store);
+    const owed = new Map<string, { readonly limit: Limit; readonly units: bigint }>();
+    for (const [name, response] of store) {
+      if (response.kind !== "response" || !requests.includes(response.request)) continue;
+      next.delete(name);
+      for (const { limit, counter } of response.owed) {
+        owed.set(counter, { limit, units: response.units + (owed.get(counter)?.units ?? 0n) });
+      }
+    }
+    for (const [counter, { limit, units }] of owed) {
+      const us = isOfNode(counter) ? atUs : atUs + this.#redisAheadUs;
+      next.set(counter, settled(next.get(counter), limit, units, us));
+    }
+    return next;
+  }
+
   #judgeAsk(ask: Ask, answer: AskAnswer, request: number): string | undefined {
     const outcomes = this.#stores.flatMap((store) => this.#outcomes(ask, store, request));
     const fitting = outcomes.filter((outcome) => mismatches(outcome, answer).length === 0);
@@ -218,7 +258,13 @@ class Reference {
     this.#remember(fitting);
     // A request that is refused returns the slots that policies in shadow mode have counted.
     const serviceUs = answer.status === 200 ? BigInt(ask.serviceMs) * 1_000n : 0n;
-    this.#open = [...this.#open, { request, endsUs: this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs }];
+    const endsUs = this.#elapsedUs + BigInt(answer.waitedUs) + serviceUs;
+    this.#open = [...this.#open, { request, endsUs }];
+    const isOwed = (one: Counter) => one.kind === "response" && one.request === request;
+    if (this.#stores.some((store) => [...store.values()].some(isOwed))) {
+      const sent = [...this.#sent, { request, endsUs: floorDivide(endsUs, 1_000n) * 1_000n }];
+      this.#sent = sent.sort((a, b) => Number(a.endsUs - b.endsUs));
+    }
     return undefined;
   }
 
@@ -254,7 +300,9 @@ class Reference {
   #statusOf(checks: readonly Check[]): number {
     if (checks.some(({ policy }) => !this.#policies.has(policy))) return 404;
     const isWrong = checks.some(({ key, plan, peek, policy: name }) => {
-      const { plans, planBy = "", key: parts } = this.#policies.get(name) as PolicyDocument;
+      const { plans, planBy = "", key: parts, cost } = this.#policies.get(name) as PolicyDocument;
+      // Nobody would report the number of bytes.
+      if (isSettled({ cost })) return true;
       if (plan !== undefined && (plans === undefined || planBy === "consumer" || parts.includes(planBy))) return true;
       if (plan !== undefined && !Object.hasOwn(plans ?? {}, plan)) return true;
       const policy = this.#policies.get(name) as PolicyDocument;
@@ -425,12 +473,21 @@ class Reference {
     const place = policy.scope === "cluster" ? "" : `${ask.gateway} `;
     const names = limits.map(({ counter }) => place + counter);
     const moment = this.#moment(request, policy.scope);
-    const looks = limits.map(({ limit }, i) => look(course.kept.get(names[i] as string), limit, cost, moment));
+    const settles = isSettled(policy);
+    const looks = limits.map(({ limit }, i) => {
+      const counter = course.kept.get(names[i] as string);
+      return settles ? lookAhead(counter, limit, moment) : look(counter, limit, cost, moment);
+    });
+    const owed = limits.map(({ limit }, i) => ({ limit, counter: names[i] as string }));
+    const response: Counter = { kind: "response", request, units: BigInt(ask.bytes ?? 0), owed };
+    const responseName = `${place}response ${request} ${policy.name}`;
     const name = nameOfRefusal(ask, names, limits, cost);
     const decisions = combinations(looks).flatMap((own): Decision[] => {
       const allowed = own.every((one) => one.allowed);
       const kept = withCounters(course.kept, names, own, allowed ? ifRefused : "kept");
-      const charged = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
+      const counted = withCounters(course.charged, names, own, allowed ? "charged" : "kept");
+      const isOwed = settles && allowed && response.units > 0n;
+      const charged = isOwed ? withCounter(counted, responseName, response) : counted;
       if (mode === "shadow") {
         // A policy in shadow mode keeps what it has counted, whatever the others decide.
         return [
@@ -538,6 +595,8 @@ class Reference {
   }
 }
 
+/** A response that has been sent is charged within this time. */
+const settlesUs = 1_000n;
 const longestRememberedUs = 120_000_000n;
 /** Refusals of one kind that are kept: a worker may remember any of them. */
 const mostRemembered = 16;
@@ -630,8 +689,14 @@ function shownOf(limits: readonly LimitOfKey[], looks: readonly Look[]): Shown[]
 }
 
 /** Policies of scope cluster that can only refuse, and do, come after all others. */
-function isLast({ scope, onLimit }: PolicyDocument, { mode }: Applied): boolean {
-  return scope === "cluster" && mode === "enforce" && onLimit?.action !== "tag";
+function isLast(policy: PolicyDocument, { mode }: Applied): boolean {
+  const { scope, onLimit } = policy;
+  return scope === "cluster" && mode === "enforce" && onLimit?.action !== "tag" && !isSettled(policy);
+}
+
+/** Counters of a node begin with the number of its gateway. */
+function isOfNode(counter: string): boolean {
+  return !counter.startsWith("[");
 }
 
 /** What is heard if several policies refuse together: the response of the one with the longest wait, of equal ones the first. */
@@ -746,6 +811,16 @@ function combinations<Item>(lists: readonly (readonly Item[])[]): Item[][] {
 function ordersOf<Item>(items: readonly Item[]): Item[][] {
   if (items.length < 2) return [[...items]];
   return items.flatMap((first, i) => ordersOf(items.filter((_, k) => k !== i)).map((rest) => [first, ...rest]));
+}
+
+/** In which order these may be charged, some of them together. */
+function coursesOf(requests: readonly number[]): number[][][] {
+  const [first, ...others] = requests;
+  if (first === undefined) return [[]];
+  return coursesOf(others).flatMap((course) => [
+    ...course.map((_, i) => course.map((together, k) => (k === i ? [first, ...together] : together))),
+    ...[...course, []].map((_, i) => [...course.slice(0, i), [first], ...course.slice(i)]),
+  ]);
 }
 
 function distinct(stores: readonly Store[]): Store[] {
