@@ -373,6 +373,20 @@ export const breaks: readonly OracleBreak[] = [
     "earlier.units = units;",
   ),
   broken(
+    "lifetimes: a refusal says a time",
+    fixedWindow,
+    "decision.retryAfterUs = ends && cost <= limit.quota ?",
+    "decision.retryAfterUs = cost <= limit.quota ?",
+    "cluster",
+  ),
+  broken(
+    "lifetimes: headers say when they end",
+    "limiter/src/header-values.ts",
+    "return resetAfterUs >= endless / 2;",
+    "return resetAfterUs >= endless * 2;",
+    "cluster",
+  ),
+  broken(
     "evaluate: a policy in shadow mode counts last",
     evaluate,
     'if (policy.policy.mode === "shadow") {',

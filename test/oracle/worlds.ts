@@ -33,7 +33,7 @@ export interface Kinds {
   readonly topics?: readonly Topic[];
 }
 
-export const everyTopic = ["consumers", "schedules", "checks", "restarts", "responses"] as const;
+export const everyTopic = ["consumers", "schedules", "checks", "restarts", "responses", "lifetimes"] as const;
 export type Topic = (typeof everyTopic)[number];
 
 export const everyAlgorithm: readonly AlgorithmName[] = [
@@ -84,6 +84,7 @@ const unitsMs: Readonly<Record<string, number>> = {
   week: 7 * 86_400_000,
   month: 30 * 86_400_000,
   year: 365 * 86_400_000,
+  lifetime: 86_400_000,
 };
 
 /** At all boundaries of schedules, and changes of clocks, the clocks of all zones show some quarter of an hour. */
@@ -106,6 +107,8 @@ class Maker {
   readonly #waits: boolean;
   readonly #algorithms: readonly AlgorithmName[];
   readonly #topics: ReadonlySet<Topic>;
+  /** Whether there are totals for ever, which only Redis counts. */
+  readonly #hasLifetimes: boolean;
 
   constructor(g: GeneratorValue, kinds: Kinds) {
     this.#g = g;
@@ -113,6 +116,7 @@ class Maker {
     this.#topics = new Set(
       kinds.topics === undefined ? everyTopic.filter(() => this.#chance(15)) : [this.#one(kinds.topics)],
     );
+    this.#hasLifetimes = this.#topics.has("lifetimes") && kinds.scopes.includes("cluster");
     const others = kinds.algorithms.filter((algorithm) => algorithm !== "concurrency");
     const hasSlots = others.length === 0 || (others.length < kinds.algorithms.length && this.#chance(25));
     this.#waits = hasSlots || this.#topics.has("responses");
@@ -177,7 +181,8 @@ class Maker {
   }
 
   #policy(name: string, isCluster: boolean): PolicyDocument {
-    const isInCluster = this.#chance(20) ? this.#one(this.#kinds.scopes) === "cluster" : isCluster;
+    const isInCluster =
+      this.#hasLifetimes || (this.#chance(20) ? this.#one(this.#kinds.scopes) === "cluster" : isCluster);
     const count = this.#chance(60) ? 1 : this.#number(2, 3);
     const settles = this.#settling.length > 0 && this.#chance(80);
     const limits = Array.from({ length: count }, (_, i) => this.#limit(`l${i + 1}`, settles));
@@ -305,6 +310,8 @@ class Maker {
 
   /** @param settles whether its cost is that of responses */
   #limit(name: string, settles = false): LimitDocument {
+    const isForEver = this.#hasLifetimes && this.#chance(50) && this.#algorithms.includes("fixed-window");
+    if (isForEver && !settles) return { name, algorithm: "fixed-window", quota: this.#quota(), window: "lifetime" };
     const algorithm = this.#one(settles ? this.#settling : this.#algorithms);
     const quota = this.#quota();
     const window = this.#one(windows);

@@ -27,8 +27,8 @@ interface Figures {
   readonly limit: number;
   readonly remaining: number;
   readonly retryAfter: number | null;
-  /** undefined: the documents give no number. */
-  readonly resetsAfter: readonly number[] | undefined;
+  /** undefined: the documents give no number. null: there is no such time. */
+  readonly resetsAfter: readonly (number | null)[] | undefined;
   readonly delayUs: bigint;
 }
 
@@ -71,7 +71,7 @@ export function resultOf({ limits }: Applied, looks: readonly Look[], now: reado
     limit: Number(limits[i]?.limit.capacity),
     remaining: Number(remaining),
     retryAfter,
-    resetsAfter: resetsUs.length === 0 ? undefined : [...resetsUs, ...others].map(secondsUp),
+    resetsAfter: resetsAfterOf(limits[i]?.limit, resetsUs, others),
     delayUs,
   });
   const shown = (isPeek ? now : looks).map((one, i) => figuresOf(one, i));
@@ -86,15 +86,20 @@ export function resultOf({ limits }: Applied, looks: readonly Look[], now: reado
 }
 
 /** What a worker says that remembers a refusal by these limits, which may change after so long. */
-export function resultOfRefusal(refusing: readonly Remembered[], retryUs: bigint): Result {
+export function resultOfRefusal(refusing: readonly Remembered[], retryUs: bigint | "never"): Result {
   const figures = refusing.map(({ limit, remaining, resetsUs }) => ({
     limit: Number(limit.capacity),
     remaining: Number(remaining),
-    retryAfter: Math.max(1, secondsUp(retryUs)),
-    resetsAfter: resetsUs.length === 0 ? undefined : resetsUs.map(secondsUp),
+    retryAfter: retryUs === "never" ? null : Math.max(1, secondsUp(retryUs)),
+    resetsAfter: resetsAfterOf(limit, resetsUs),
     delayUs: 0n,
   }));
   return { allowed: false, figures, ifRefunded: figures };
+}
+
+function resetsAfterOf(limit: Limit | undefined, resetsUs: readonly bigint[], others: readonly bigint[] = []) {
+  if (limit?.isForEver === true) return [null];
+  return resetsUs.length === 0 ? undefined : [...resetsUs, ...others].map(secondsUp);
 }
 
 function longest(refusing: readonly Look[]): number | null {
@@ -117,7 +122,7 @@ export function isHeard(result: Result, heard: HeardResult, isRefunded: boolean)
       heard.limit === limit &&
       heard.remaining === remaining &&
       heard.retryAfter === retryAfter &&
-      (resetsAfter === undefined || resetsAfter.includes(heard.resetAfter as number)) &&
+      (resetsAfter === undefined || resetsAfter.includes(heard.resetAfter ?? null)) &&
       Math.round((heard.delay ?? 0) * 1_000_000) === Number(delayUs),
   );
 }

@@ -88,7 +88,7 @@ export interface Look {
   readonly remaining: bigint;
   /** Of a refusal: how long until it would be allowed. "never": waiting does not help. "unknown": a slot may be free at any moment. */
   readonly retryUs: bigint | "never" | "unknown";
-  /** How long until all units are there, as the documents may have it; empty: they give no number. */
+  /** How long until all units are there, as the documents may have it; empty: they give no number, or there is no such time. */
   readonly resetsUs: readonly bigint[];
   readonly delayUs: bigint;
   /** The counter if the request is charged, and if it is not. */
@@ -290,7 +290,11 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
 
 // Fixed windows.
 
+/** No clock shows this time. */
+const foreverUs = 10n ** 20n;
+
 function spanAt(limit: Limit, nowUs: bigint): { readonly fromUs: bigint; readonly toUs: bigint } {
+  if (limit.isForEver) return { fromUs: 0n, toUs: foreverUs };
   if (limit.calendar === undefined) {
     const fromUs = floorDivide(nowUs, limit.windowUs) * limit.windowUs;
     return { fromUs, toUs: fromUs + limit.windowUs };
@@ -325,8 +329,8 @@ function lookAtWindow(window: FixedWindow, limit: Limit, cost: bigint, nowUs: bi
   return {
     allowed,
     remaining: largest(limit.quota - used, 0n),
-    retryUs: cost > limit.quota ? "never" : endsUs,
-    resetsUs: [endsUs],
+    retryUs: cost > limit.quota || limit.isForEver ? "never" : endsUs,
+    resetsUs: limit.isForEver ? [] : [endsUs],
     delayUs: 0n,
     charged: { ...kept, used: window.used + cost },
     kept: window.used === 0n ? undefined : kept,

@@ -8,8 +8,10 @@ export interface Limit {
   readonly name: string;
   readonly algorithm: AlgorithmName;
   readonly quota: bigint;
-  /** For concurrency, its ttl. 0: a window of the calendar. */
+  /** For concurrency, its ttl. 0: a window of the calendar, or one that never ends. */
   readonly windowUs: bigint;
+  /** Whether it is a total that never comes back by itself. */
+  readonly isForEver: boolean;
   readonly calendar?: { readonly unit: CalendarUnit; readonly timezone: string; readonly anchor?: number | string };
   /** Of a bucket: how many units it holds, with the one that departs from a leaky one. */
   readonly capacity: bigint;
@@ -43,8 +45,9 @@ export function readLimit(document: LimitDocument, cost: bigint): Limit {
   const { name, algorithm, window = "" } = document;
   const quota = BigInt(document.quota);
   const isCalendar = calendarUnits.includes(window);
+  const isForEver = window === "lifetime";
   const windowUs =
-    algorithm === "concurrency" ? durationUs(document.ttl ?? "60s") : isCalendar ? 0n : durationUs(window);
+    algorithm === "concurrency" ? durationUs(document.ttl ?? "60s") : isCalendar || isForEver ? 0n : durationUs(window);
   const burst = BigInt(document.burst ?? document.quota);
   const isBucket = algorithm === "token-bucket" || algorithm === "leaky-bucket";
   const blockUs = blockOf(document, windowUs);
@@ -62,6 +65,7 @@ export function readLimit(document: LimitDocument, cost: bigint): Limit {
     algorithm,
     quota,
     windowUs,
+    isForEver,
     ...(calendar === undefined ? {} : { calendar }),
     capacity,
     initial: document.initial === undefined ? capacity : BigInt(document.initial),
@@ -101,7 +105,7 @@ export function timeOf({ quota, windowUs }: Limit, units: bigint): Rational {
 /** The item of the limit in `RateLimit-Policy`. */
 export function policyItem(limit: Limit): string {
   if (limit.algorithm === "concurrency") return `"${limit.name}";q=${limit.quota};qu="concurrent-requests"`;
-  if (limit.calendar !== undefined) return `"${limit.name}";q=${limit.capacity}`;
+  if (limit.calendar !== undefined || limit.isForEver) return `"${limit.name}";q=${limit.capacity}`;
   const isBucket = limit.algorithm === "token-bucket" || limit.algorithm === "leaky-bucket";
   const us = isBucket ? ceil(timeOf(limit, limit.capacity)) : limit.windowUs;
   return `"${limit.name}";q=${limit.capacity};w=${(us + 999_999n) / 1_000_000n}`;

@@ -72,7 +72,8 @@ type Heard = ReadonlyMap<string, Refused>;
 /** A refusal by Redis, which the worker that heard it remembers until it can first change. */
 interface Refused {
   readonly atUs: bigint;
-  readonly retryUs: bigint;
+  /** "never": waiting does not help. */
+  readonly retryUs: bigint | "never";
   readonly refusing: readonly Shown[];
 }
 
@@ -520,18 +521,21 @@ class Reference {
   /** What a worker may say that remembers a refusal. @param isLikely whether the counters refuse now */
   #remembered(name: string, moment: Moment, isLikely: boolean): Refused[] {
     // It cannot have changed by itself; but clocks may have stepped since.
-    return this.#recalled(name, moment).filter(({ retryUs }) => isLikely || this.#hasStepped || retryUs <= questionUs);
+    return this.#recalled(name, moment).filter(
+      ({ retryUs }) => isLikely || this.#hasStepped || (retryUs !== "never" && retryUs <= questionUs),
+    );
   }
 
   /** What a worker says of a refusal that it remembers. Others may have charged the counters since. */
   #recalled(name: string, { nowUs }: Moment): Refused[] {
     return (this.#refused.get(name) ?? []).flatMap(({ atUs, retryUs, refusing }) => {
       const passedUs = nowUs - atUs;
-      if (passedUs < -questionUs || passedUs > least(retryUs, longestRememberedUs)) return [];
+      const untilUs = retryUs === "never" ? longestRememberedUs : least(retryUs, longestRememberedUs);
+      if (passedUs < -questionUs || passedUs > untilUs) return [];
       // The worker counts from its question, which is some µs older than the answer.
       return [passedUs, passedUs + questionUs, passedUs - questionUs].map((us) => ({
         atUs,
-        retryUs: retryUs - us,
+        retryUs: retryUs === "never" ? retryUs : retryUs - us,
         refusing: refusing.map((one) => ({ ...one, resetsUs: one.resetsUs.map((reset) => largest(reset - us, 0n)) })),
       }));
     });
@@ -667,8 +671,8 @@ function refusedBy(
   { nowUs }: Moment,
 ): Refused | undefined {
   const retries = looks.filter((one) => !one.allowed).map(({ retryUs }) => retryUs);
-  const retryUs = longestOf(retries);
-  if (scope !== "cluster" || retryUs <= 0n || retries.includes("never")) return undefined;
+  const retryUs = retries.includes("never") ? "never" : longestOf(retries);
+  if (scope !== "cluster" || retryUs === 0n) return undefined;
   return { atUs: nowUs, retryUs, refusing: shownOf(limits, looks).filter((_, i) => looks[i]?.allowed === false) };
 }
 
@@ -863,7 +867,7 @@ function mismatches(outcome: Outcome, answer: AskAnswer): string[] {
 }
 
 function shows({ policyHeader, limit, remaining, resetsUs }: Shown, headers: AskAnswer["headers"]): boolean {
-  const [, name, r, t] = /^"(.*)";r=(\d+);t=(\d+)$/.exec(headers["ratelimit"] ?? "") ?? [];
+  const [, name, r, t] = /^"(.*)";r=(\d+)(?:;t=(\d+))?$/.exec(headers["ratelimit"] ?? "") ?? [];
   return (
     headers["ratelimit-policy"] === policyHeader &&
     name === limit.name &&
@@ -871,6 +875,7 @@ function shows({ policyHeader, limit, remaining, resetsUs }: Shown, headers: Ask
     headers["x-ratelimit-limit"] === `${limit.capacity}` &&
     headers["x-ratelimit-remaining"] === r &&
     headers["x-ratelimit-reset"] === t &&
+    (t === undefined) === limit.isForEver &&
     (resetsUs.length === 0 || resetsUs.some((us) => t === `${seconds(us)}`))
   );
 }
