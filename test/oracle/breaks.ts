@@ -373,6 +373,18 @@ export const breaks: readonly OracleBreak[] = [
     "earlier.units = units;",
   ),
   broken(
+    "degrade: its response has the status 200",
+    "gateway/src/respond/over-limit.ts",
+    "return answer(response.status,",
+    "return answer(200,",
+  ),
+  broken(
+    "degrade: no header says so",
+    "gateway/src/respond/marks.ts",
+    'onLimit.action === "tag" || onLimit.action === "degrade" ? onLimit.header',
+    'onLimit.action === "tag" ? onLimit.header',
+  ),
+  broken(
     "lifetimes: a refusal says a time",
     fixedWindow,
     "decision.retryAfterUs = ends && cost <= limit.quota ?",

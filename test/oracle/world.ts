@@ -14,10 +14,18 @@ export interface PolicyDocument {
   readonly defaultPlan?: string;
   readonly cost?: number | { readonly from: string; readonly default?: number; readonly max?: number };
   readonly scope?: "node" | "cluster";
-  readonly onLimit?: { readonly action: "reject" | "tag"; readonly status?: number; readonly header?: string };
+  readonly onLimit?: OnLimitDocument;
   readonly overrides?: readonly OverrideDocument[];
   readonly exempt?: { readonly cidrs?: readonly string[]; readonly keys?: readonly (readonly string[])[] };
   readonly schedule?: ScheduleDocument;
+}
+
+/** What happens to a request over the limit. */
+export interface OnLimitDocument {
+  readonly action: "reject" | "tag" | "degrade";
+  readonly status?: number;
+  readonly header?: string;
+  readonly response?: { readonly status: number; readonly body: string };
 }
 
 /** When a policy is on. */

@@ -23,6 +23,8 @@ export const leavesOut = {
   otherWarmUps: true,
   /** Debts of responses beside clocks that step, edits of limits, plans, `initial`, `warmUp` and windows of the calendar. */
   changesOfDebts: true,
+  /** `degrade` with `uri` or `location`, for which nginx needs other locations. */
+  otherLocations: true,
 };
 
 export interface Kinds {
@@ -238,8 +240,10 @@ class Maker {
   }
 
   #onLimit(name: string): NonNullable<PolicyDocument["onLimit"]> {
-    if (this.#chance(50)) return { action: "reject", status: this.#one([503, 403, 400, 599]) };
-    return { action: "tag", header: `x-over-${name}: 1` };
+    if (this.#chance(40)) return { action: "reject", status: this.#one([503, 403, 400, 599]) };
+    if (this.#chance(50)) return { action: "tag", header: `x-over-${name}: 1` };
+    if (this.#chance(50)) return { action: "degrade", header: `x-less-${name}: 1` };
+    return { action: "degrade", response: { status: this.#one([203, 404, 503]), body: `less of ${name}` } };
   }
 
   #exempt(key: readonly string[]): NonNullable<PolicyDocument["exempt"]> {

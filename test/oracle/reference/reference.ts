@@ -60,6 +60,8 @@ interface Outcome {
   /** The same before it is rounded, of a refusal by limits. */
   readonly retryAfterUs: bigint | "never";
   readonly violated: readonly string[];
+  /** undefined: it is not compared. */
+  readonly body?: string | undefined;
   readonly delayUs: bigint;
   readonly marks: readonly string[];
   readonly store: Store;
@@ -695,7 +697,7 @@ function shownOf(limits: readonly LimitOfKey[], looks: readonly Look[]): Shown[]
 /** Policies of scope cluster that can only refuse, and do, come after all others. */
 function isLast(policy: PolicyDocument, { mode }: Applied): boolean {
   const { scope, onLimit } = policy;
-  return scope === "cluster" && mode === "enforce" && onLimit?.action !== "tag" && !isSettled(policy);
+  return scope === "cluster" && mode === "enforce" && (onLimit?.action ?? "reject") === "reject" && !isSettled(policy);
 }
 
 /** Counters of a node begin with the number of its gateway. */
@@ -725,11 +727,20 @@ function overLimit(
   refusing: readonly Shown[],
   retries: readonly Look["retryUs"][],
 ): Decision[] {
-  const { status = 429, action, header = "" } = policy.onLimit ?? { action: "reject" };
-  if (action === "tag") {
+  const { status = 429, action, header = "", response } = policy.onLimit ?? { action: "reject" };
+  if (response !== undefined) {
+    const { status: cheap, body } = response;
+    const outcome = { ...refusal(course, refusing), status: cheap, body };
+    return [{ course, outcome, isRefusal: true }];
+  }
+  if (action !== "reject") {
     // Nothing says which of several limits that refuse is the nearest to refusing.
     return refusing.map((one) => ({
-      course: { ...course, shown: [...course.shown, one], marks: [...course.marks, header] },
+      course: {
+        ...course,
+        shown: [...course.shown, one],
+        marks: [...course.marks, header],
+      },
       outcome: undefined,
       isRefusal: true,
     }));
@@ -855,6 +866,7 @@ function mismatches(outcome: Outcome, answer: AskAnswer): string[] {
   // The service hears nothing of a request that is refused.
   if (answer.status === 200 && [...outcome.marks].sort().join("\n") !== answer.marks.split("\n").sort().join("\n"))
     found.push(`marks ${outcome.marks}`);
+  if (outcome.body !== undefined && outcome.body !== answer.body) found.push(`body ${outcome.body}`);
   if (outcome.violated.length > 0 && !outcome.violated.every((name) => answer.body.includes(`"${name}"`))) {
     found.push(`violated ${outcome.violated}`);
   }
