@@ -7,7 +7,7 @@ import { breaks } from "./breaks.ts";
 import { asTest, comparedBy, play, shrunk } from "./oracle.ts";
 import { project, VirtualPlayer } from "./players.ts";
 import { compare } from "./reference/reference.ts";
-import type { LimitDocument, World, WorldEvent } from "./world.ts";
+import type { LimitDocument, PolicyDocument, World, WorldEvent } from "./world.ts";
 import { everyAlgorithm } from "./worlds.ts";
 
 const player = new VirtualPlayer();
@@ -111,6 +111,36 @@ it("leaves a full bucket as it is when units are returned to it, also for a cloc
   await agrees(world);
   const { answers } = await player.play(world);
   expect(answers.at(-1)).toMatchObject({ headers: { ratelimit: expect.stringContaining("r=5") } });
+});
+
+it("pays the last part of each response when all of it is available", async () => {
+  const limits = [{ name: "default", algorithm: "sliding-log" as const, quota: 3, window: "10s" }];
+  const policies = [{ name: "p1", match: { paths: ["/one"] }, key: [], limits, cost: { from: "response-bytes" } }];
+  const response = (afterMs: number, serviceMs: number, bytes: number) => ({ ...request, afterMs, serviceMs, bytes });
+  // At 7 s, three units are owed since 3.015 s. They are all available at 20.105 s, so a further one is at 30.105 s.
+  const events = [response(0, 105, 1), response(0, 3_005, 3), response(0, 3_015, 3), response(7_000, 5, 1)];
+  const world: World = { startMs: 1_700_000_000_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events };
+  await agrees(world);
+  const { answers } = await player.play(world);
+  expect(answers.at(-1)).toMatchObject({ status: 429, headers: { "retry-after": "24" } });
+});
+
+it("asks and charges no other policy if one degrades the request to a response", async () => {
+  const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
+    name,
+    match: { paths: ["/one"] },
+    key: [],
+    limits: [{ name: "default", algorithm: "fixed-window", quota, window: "1d" }],
+    ...(onLimit === undefined ? {} : { onLimit }),
+  });
+  const cheap = { action: "degrade" as const, response: { status: 203, body: "less" } };
+  const policies = [policyOf("p1", 9), policyOf("p2", 1, cheap), policyOf("p3", 1)];
+  const read: WorldEvent = { afterMs: 0, do: "read", policy: "p1", key: [], gateway: 1 };
+  const events = [request, request, read];
+  const world: World = { startMs: 1_700_000_000_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events };
+  await agrees(world);
+  const { answers } = await player.play(world);
+  expect(answers.slice(1)).toMatchObject([{ status: 203, body: "less" }, { limits: [{ remaining: 8 }] }]);
 });
 
 it("can make each of its breaks", () => {
