@@ -23,6 +23,8 @@ export const leavesOut = {
   otherWarmUps: true,
   /** Debts of responses beside clocks that step, edits of limits, plans, `initial`, `warmUp` and windows of the calendar. */
   changesOfDebts: true,
+  /** Costs by responses in shadow mode, in which a policy also counts the bytes of what another one refuses. */
+  shadowsOfDebts: true,
   /** `degrade` with `uri` or `location`, for which nginx needs other locations. */
   otherLocations: true,
 };
@@ -552,9 +554,19 @@ export function legal(world: World): World {
   const events = world.events.map((event) => {
     const afterMs = Math.max(event.afterMs, leastMs);
     leastMs = event.do === "reset" ? untilResetMs : edits.has(event.do) ? untilAppliedMs : 0;
-    return event.do === "put" ? { ...event, afterMs, policy: costsThatFit(event.policy) } : { ...event, afterMs };
+    return event.do === "put"
+      ? { ...event, afterMs, policy: withoutShadow(costsThatFit(event.policy)) }
+      : { ...event, afterMs };
   });
-  return { ...world, events, policies: world.policies.map(costsThatFit) };
+  return { ...world, events, policies: world.policies.map(costsThatFit).map(withoutShadow) };
+}
+
+function withoutShadow(policy: PolicyDocument): PolicyDocument {
+  if (!isSettled(policy) || !leavesOut.shadowsOfDebts) return policy;
+  const enforced = <Item extends { readonly mode?: Mode }>(one: Item): Item =>
+    one.mode === "shadow" ? { ...one, mode: "enforce" } : one;
+  const { overrides } = policy;
+  return enforced({ ...policy, ...(overrides === undefined ? {} : { overrides: overrides.map(enforced) }) });
 }
 
 function capacityOf(algorithm: AlgorithmName, burst: number, quota: number): number {
