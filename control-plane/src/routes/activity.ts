@@ -110,9 +110,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
         complete: app.activity.isComplete(asked, step, sinceMs),
-        // Earlier counts belong to a deleted app of the same name.
         points: app.activity
-          .points(asked, step, Math.max(sinceMs, beginningOf(step, createdAtMs - reportMs)), now + 1)
+          .points(asked, step, Math.max(sinceMs, countedSinceMs(createdAtMs, step)), now + 1)
           .map(showPoint),
       };
     },
@@ -203,6 +202,11 @@ function showBusy({ policy, sinceMs, counts, minutes }: BusyPolicy, nowMs: numbe
   const refusedByMinute = new Array<number>(Math.floor((nowMs - sinceMs) / minuteMs) + 1).fill(0);
   for (const { atMs, refused } of minutes) refusedByMinute[(atMs - sinceMs) / minuteMs] = refused;
   return { policy, ...counts, refusedByMinute };
+}
+
+/** Returns when the counts of an app begin: earlier ones belong to a deleted app of the same name. */
+export function countedSinceMs(createdAtMs: number, step: Step): number {
+  return beginningOf(step, createdAtMs - reportMs);
 }
 
 function beginningOf(step: Step, atMs: number): number {

@@ -13,7 +13,7 @@ import { appParameter, policyParameter, querySchema } from "../schemas/parameter
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
-import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
+import { type AskedPolicy, askedPolicy, countedSinceMs, showPoint, topKeys } from "./activity.ts";
 
 const everyMs = 250;
 const unfinishedEveryMs = 500;
@@ -164,8 +164,8 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
     }
     requireRight(caller, "read", name);
     if (policy === undefined) {
-      await getApp(app.database, name);
-      return { app: name };
+      const { createdAtMs } = await getApp(app.database, name);
+      return { app: name, appSinceMs: createdAtMs };
     }
     return askedPolicy(app, name, policy);
   }
@@ -214,13 +214,15 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 
     const tellTraffic = () => {
       if (asked === undefined) return;
-      const untilMs = Math.min(completeMs(), toldTrafficMs + toldAtOnceMs);
-      for (const point of app.activity.points(asked, "second", toldTrafficMs, untilMs)) {
+      const sinceMs = countedSinceMs(asked.appSinceMs, "second");
+      const fromMs = Math.max(toldTrafficMs, sinceMs);
+      const untilMs = Math.min(completeMs(), fromMs + toldAtOnceMs);
+      for (const point of app.activity.points(asked, "second", fromMs, untilMs)) {
         send("traffic", { app: asked.app, policy: asked.policy, ...showPoint(point) }, point.atMs + 1_000);
       }
       toldTrafficMs = untilMs;
       if (untilMs < completeMs()) return;
-      if (isDue(atMs.unfinished, unfinishedEveryMs)) tellUnfinished(asked, untilMs);
+      if (isDue(atMs.unfinished, unfinishedEveryMs)) tellUnfinished(asked, Math.max(untilMs, sinceMs));
       if (!("document" in asked) || topsLeft <= 0 || !isDue(atMs.top, topEveryMs)) return;
       topsLeft -= 1;
       atMs.top = app.now();
@@ -278,7 +280,7 @@ export default async function eventRoutes(app: FastifyInstance): Promise<void> {
 type EventRequest = FastifyRequest<{ Querystring: EventQuery }>;
 
 /** Whose traffic a stream follows; undefined: nobody's. */
-type Asked = { readonly app: string; readonly policy?: undefined } | AskedPolicy | undefined;
+type Asked = (Pick<AskedPolicy, "app" | "appSinceMs"> & { readonly policy?: undefined }) | AskedPolicy | undefined;
 
 function ownerOf({ id, member }: Caller): string {
   return member === undefined ? `token ${id}` : `member ${member}`;

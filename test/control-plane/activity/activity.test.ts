@@ -119,6 +119,17 @@ describe("traffic", () => {
     await running.call("PUT", "/apps/shop", { body: { realm: {} } });
     await running.call("PUT", "/apps/shop/policies/books", { body: policy });
     expect(await seen()).toEqual([0, 0, 0, 0, 0]);
+    gateway.say(report({ allowed: 5 }));
+    await gateway.untilHeard();
+    nowMs += 10_000;
+    const since = { "last-event-id": String(nowMs - 3_500_000) };
+    for (const query of ["", "&policy=books"]) {
+      const stream = await followEvents(running, `?app=shop${query}`, adminToken, since);
+      const told = () => stream.events.filter(({ event }) => event === "traffic").map(({ data }) => data["admitted"]);
+      await until("the new app's traffic is told", async () => told().includes(5));
+      expect(told()).toEqual([5]);
+      stream.stop();
+    }
   });
 
   it("is shown by policy, the busiest first", async () => {
@@ -326,9 +337,11 @@ describe("the stream of events", () => {
 
   it("goes on after an hour, and leaves no error in the log", async () => {
     const lines: string[] = [];
-    const running = await startWithPolicy({ logTo: { write: (line: string) => void lines.push(line) } });
+    let nowMs = Date.now() - 3_600_000;
+    const logTo = { write: (line: string) => void lines.push(line) };
+    const running = await startWithPolicy({ now: () => nowMs, logTo });
+    nowMs += 3_600_000;
     const gateway = await connectGateway(running, "gw-1");
-    const nowMs = Date.now();
     const secondsAgo = Array.from({ length: 3_500 }, (_, i) => 3_510 - i);
     for (let i = 0; i < secondsAgo.length; i += 50) {
       const workers = secondsAgo.slice(i, i + 50).map((seconds) => {
