@@ -12,8 +12,10 @@ const mostRemembered = 1_000;
 
 export class GatewayLog {
   readonly #log: FastifyBaseLogger;
-  /** Of refused gateways, by address and reason, and of what gateways send. */
-  readonly #minuteLog: MinuteLog;
+  /** Of refused gateways, by address and reason: anybody can be refused, from any number of addresses. */
+  readonly #refusals: MinuteLog;
+  /** Of what gateways send whose token was accepted. */
+  readonly #warnings: MinuteLog;
   /** Gateways whose connection was lost. */
   readonly #lost = new Set<string>();
   #stopping = false;
@@ -21,13 +23,17 @@ export class GatewayLog {
   /** @param uptimeMs a clock that nobody sets */
   constructor(log: FastifyBaseLogger, uptimeMs: () => number) {
     this.#log = log;
-    const more = "more warnings of gateways, or of who wants to be one, were not logged";
-    this.#minuteLog = new MinuteLog(log, uptimeMs, more);
+    this.#refusals = new MinuteLog(
+      log,
+      uptimeMs,
+      "more refusals of gateways, or of who wants to be one, were not logged",
+    );
+    this.#warnings = new MinuteLog(log, uptimeMs, "more warnings of gateways were not logged");
   }
 
   /** @param reason why the gateway's token is refused */
   refused(address: string, reason: string): void {
-    this.#minuteLog.say(
+    this.#refusals.say(
       "warn",
       `${refusalsOf(address)}${reason}`,
       { address, reason },
@@ -41,12 +47,12 @@ export class GatewayLog {
    * @param gateway undefined: it has not said its hello
    */
   warn(gateway: string | undefined, address: string, fields: object, what: string): void {
-    this.#minuteLog.say("warn", `${what} ${gateway ?? address}`, { gateway, address, ...fields }, what);
+    this.#warnings.say("warn", `${what} ${gateway ?? address}`, { gateway, address, ...fields }, what);
   }
 
   connected(gateway: string, address: string): void {
     const wasLost = this.#lost.delete(gateway);
-    const wasRefused = this.#minuteLog.forget(refusalsOf(address));
+    const wasRefused = this.#refusals.forget(refusalsOf(address));
     if (wasLost || wasRefused) this.#log.warn({ gateway, address }, "a gateway is connected again");
     else this.#log.info({ gateway, address }, "a gateway is connected");
   }

@@ -21,10 +21,12 @@ describe("refusals to be a gateway", () => {
     expect(lines).toMatchObject([{}, { timesSince: 4_999 }]);
   });
 
-  it("are a hundred lines a minute in all, and then say how many were left out", () => {
+  it("are a hundred lines a minute in all, keep no warning about a gateway from the log, and then say how many were left out", () => {
     const { lines, clock, gatewayLog } = world();
     for (let i = 0; i < 5_000; i++) gatewayLog.refused(`10.0.${i >> 8}.${i % 256}`, "The token is unknown.");
     expect(lines).toHaveLength(100);
+    gatewayLog.warn("gw-1", "10.2.0.1", {}, "a gateway refused a snapshot");
+    expect(lines.splice(100)).toMatchObject([{ gateway: "gw-1", msg: "a gateway refused a snapshot" }]);
     clock.nowMs += 60_000;
     gatewayLog.refused("10.1.0.1", "The token is unknown.");
     expect(lines.slice(100)).toMatchObject([{ unsaid: 4_900 }, { address: "10.1.0.1" }]);
