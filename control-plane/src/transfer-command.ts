@@ -24,7 +24,8 @@ export async function runTransfer(args: readonly string[], configuration: Config
     if (command === "export") {
       const target = await openNew(file);
       try {
-        await exportLines(database, async (line) => void (await target.write(`${line}\n`)), progress);
+        // `write` may write only the beginning of a line, as when the disk becomes full.
+        await exportLines(database, (line) => target.appendFile(`${line}\n`), progress);
         await target.sync();
       } finally {
         await target.close();

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KyselyPlugin, PluginTransformQueryArgs, QueryResult, RootOperationNode, UnknownRow } from "kysely";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { readConfiguration } from "../../../control-plane/src/configuration.ts";
 import { openDatabase } from "../../../control-plane/src/storage/database.ts";
 import { exportLines } from "../../../control-plane/src/storage/transfer.ts";
@@ -17,6 +17,7 @@ import {
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { MariadbServer } from "../../fixtures/servers/mariadb-server.ts";
 import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
+import { SmallDisk } from "../../fixtures/servers/small-disk.ts";
 
 let mariadb: MariadbServer;
 let postgres: PostgresServer;
@@ -222,6 +223,31 @@ it("a text that was cut, or into a database that is not empty, changes nothing",
     expect((await after.call("GET", "/apps/default/policies")).body.policies).toEqual([]);
     await after.stop();
   }
+});
+
+it("a disk that becomes full within the last line is told", async () => {
+  const source: Place = { SLUICE_DATA_DIR: await temporaryDir() };
+  const running = await startControlPlane(source);
+  const { database } = running.app;
+  await running.call("POST", "/members", { body: { name: "ann" } });
+  await database.insertInto("member_groups").values({ member: "ann", group_name: "x" }).execute();
+  const lines: string[] = [];
+  await exportLines(
+    database,
+    async (line) => void lines.push(`${line}\n`),
+    () => undefined,
+  );
+  const bytes = lines.join("").length;
+  const halfLine = Math.floor((lines.at(-1) ?? "").length / 2);
+  // The disk has pages of 4 KiB.
+  const pages = Math.ceil(bytes / 4_096);
+  const padding = "x".repeat(1 + pages * 4_096 + halfLine - bytes);
+  await database.updateTable("member_groups").set({ group_name: padding }).execute();
+  await running.stop();
+  const disk = await SmallDisk.make(pages * 4);
+  onTestFinished(() => disk.remove());
+  await expect(transfer("export", disk.file("export.jsonl"), source)).rejects.toThrow(/ENOSPC/);
+  expect((await stat(disk.file("export.jsonl"))).size).toBe(pages * 4_096);
 });
 
 it("members and tokens that were made before the first policy are not replaced by an import", async () => {
