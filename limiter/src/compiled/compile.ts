@@ -102,6 +102,8 @@ export interface Terms
   readonly holdsSlots: boolean;
   /** True if requests cost what their responses take. They are charged when the responses have been sent, and not before. */
   readonly deferred: boolean;
+  /** The cost is one that a request stated. Absent: it is the policy's own. */
+  readonly isPriced?: true;
   /** The request's body is read before its key and its plan. Absent: it is not. */
   readonly readsForm?: true;
   /** Where its counters are. */
@@ -648,7 +650,7 @@ function policyHeaderOf(limits: readonly CompiledLimit[]): string {
  * @param cost the result of `costFrom`
  */
 export function atCost(policy: CompiledPolicy, cost: number): CompiledPolicy {
-  return cost === policy.policy.cost ? policy : { ...policy, policy: { ...policy.policy, cost } };
+  return cost === policy.policy.cost ? policy : { ...policy, policy: { ...policy.policy, cost, isPriced: true } };
 }
 
 function setOf(texts: readonly string[]): Record<string, boolean> {

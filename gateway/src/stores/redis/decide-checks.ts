@@ -14,7 +14,7 @@ import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
 import { refundGroup, refundsOf } from "./refunds.ts";
-import { recallRefusal } from "./refusal-cache.ts";
+import { forgetRefusalOf, recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
 import { counterOf, submit, submitAgain } from "./submit.ts";
@@ -83,6 +83,7 @@ export function decideOneInRedis(
   if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
   const allowed = readOne(pending, check, merged);
   lastChargedAt = check.chargedAt[0] as number;
+  if (allowed) forgetRefusalOf(key);
   // The numbers may belong to a whole batch, and must not be kept alive.
   pending.numbers = undefined;
   if (idlePending.length < mostIdlePending) idlePending.push(pending);

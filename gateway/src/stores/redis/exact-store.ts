@@ -74,7 +74,7 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
   if (allowed !== true) return allowed;
   for (const check of checks) {
     const { policy, keyValues, chargedAt } = check;
-    if (policy.policy.costSource !== undefined) forgetRefusalOf(firstKey(check));
+    forgetRefusalOf(firstKey(check));
     outcome.charges.push({
       policy,
       limits: policy.limits,

@@ -16,6 +16,7 @@ import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { type Charge, type Check, type Refund, stayCharged } from "../store.ts";
 import { type Numbers, numbersPerCounter } from "./pending-check.ts";
+import { noteUnitsBack } from "./refusal-cache.ts";
 import { pushNumbers, whole } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
 import { roundTrips } from "./slot-renewals.ts";
@@ -78,9 +79,19 @@ export function endOfCall(members: readonly { readonly policy: CompiledPolicy }[
 export function refundGroup(settings: RedisSettings, refunds: readonly Refund[]): string | undefined {
   const { script, keyCount, keysAndArgs } = refundCall(refunds);
   const [, failure, mayHaveRun] = callForNumber(settings, script, keyCount, keysAndArgs);
-  if (failure === undefined || mayHaveRun) return failure;
+  if (failure === undefined || mayHaveRun) {
+    noteRefunded(refunds);
+    return failure;
+  }
   for (const each of refunds) postpone(each, failure);
   return undefined;
+}
+
+/** No refusal is remembered of limits that are slots. */
+function noteRefunded(refunds: readonly Refund[]): void {
+  for (const each of refunds) {
+    if (each.limits.some(({ rate }) => rate.algorithm !== "concurrency")) noteUnitsBack(firstKey(each));
+  }
 }
 
 /** @param refunds of one group. The script replies with a number */
@@ -134,10 +145,15 @@ function refundTogether(this: void, charges: readonly Refund[]): void {
   if (!called && calls.length === 1) error(defect, 0);
   for (let i = 0; i < calls.length; i++) {
     const { reply, failure, mayHaveRun } = calls[i] as Call;
-    if (failure !== undefined && mayHaveRun === false) postpone(charges[i] as Refund, failure);
-    else if (failure !== undefined) warnSparingly(stayCharged, failure);
-    else if (reply === undefined) refundGuarded([charges[i] as Refund]);
-    else if (type(reply) !== "number") warnSparingly(stayCharged, oddReply);
+    const charge = charges[i] as Refund;
+    if (failure !== undefined && mayHaveRun === false) {
+      postpone(charge, failure);
+    } else if (failure === undefined && reply === undefined) {
+      refundGuarded([charge]);
+    } else {
+      noteRefunded([charge]);
+      if (type(reply) !== "number") warnSparingly(stayCharged, failure ?? oddReply);
+    }
   }
 }
 

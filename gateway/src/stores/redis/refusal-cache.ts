@@ -1,6 +1,7 @@
-// Caches refusals by Redis in the worker that received them, until they may first change, so that a flood over the limit causes
-// no calls to Redis. A refused request cannot be admitted earlier, unless units are refunded meanwhile; these become available a
-// little later. A refusal by concurrency slots, which may be released at any moment, is not cached.
+// Caches refusals by Redis in the worker that received them, so that a flood over the limit causes no calls to Redis. A refused request
+// cannot be admitted before the moment that Redis named, unless units come back meanwhile. Then all workers of this nginx forget the
+// refusal; other gateways are not told, so a refusal is cached for a few seconds only, and much shorter where units often come back or
+// other requests may still be charged. A refusal by concurrency slots, which may be released at any moment, is not cached.
 
 import { endless, never } from "../../../../limiter/src/algorithms/decision.ts";
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
@@ -14,7 +15,7 @@ import { sleepMs } from "../../runtime/clock.ts";
 import { stateDict } from "../../runtime/shared-memory.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import { readSharedRefusal, shareRefusal } from "./shared-refusals.ts";
+import { dropSharedRefusal, readSharedRefusal, shareRefusal } from "./shared-refusals.ts";
 
 interface Refusal {
   /** The compiled policy: if it was edited since, the refusal does not apply. */
@@ -26,14 +27,30 @@ interface Refusal {
   readonly untilSeconds: number;
   readonly resetAtSeconds: number;
   readonly merged: MergedDecision;
+  readonly usedUp: UsedUp;
+  /** The key's place in `backAtSeconds`. */
+  readonly place: number;
+}
+
+/** What a refusal says of other requests of the policy and key, whatever they cost. */
+export interface UsedUp {
+  /** Names of the limits that have no units for the cheapest request of the policy. */
+  readonly limits: readonly string[];
+  /** Whether that is so of all limits that refused, until the time that they named. */
+  readonly isLasting: boolean;
 }
 
 /** In each of two generations, which take turns: a few MB. */
 const mostRemembered = 4096;
-/** After this time Redis decides again in any case. */
-const longestSeconds = 120;
+/** After this time Redis decides again in any case: other gateways may have refunded units. */
+const longestSeconds = 10;
 /** For Redis Cluster, where no epoch shows that a node was emptied. */
 const longestInClusterSeconds = 1;
+/**
+ * A policy that delays, degrades or tags is charged before the request's other policies decide, so its units come back whenever one of them
+ * refuses, at other gateways too. And a limit that is not used up changes with each smaller request.
+ */
+const shortSeconds = 0.1;
 
 const versionKey = "refusals";
 const seenKey = "refusals-seen:";
@@ -52,9 +69,20 @@ let forgottenAtSeconds = 0;
 /** Longer than a reply is waited for. If the difference is larger, the clock has stepped back. */
 const latestReplySeconds = 60;
 
+/** Keys share these by their hash: what comes back for one makes the worker ask Redis again about all of its place. */
+const places = 4096;
+/** By place: when units last came back, in seconds since the epoch. A refusal that was asked for before says nothing any more. */
+const backAtSeconds: number[] = [];
+for (let place = 0; place < places; place++) backAtSeconds.push(0);
+/** So many returns of units are in shared memory, each under its number. A worker that has missed more forgets all refusals. */
+const mostReturns = 1024;
+const returnsKey = "refusals-returns:";
+let seenReturns: number | undefined;
+
 /** Called when a worker starts. @param forgetMore clears other caches that are wrong after an operator has changed counters */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   runEvery(lookEverySeconds, () => {
+    followReturns();
     if (!followVersion()) return;
     forgetMore();
     stateDict.safe_set(seenKey + ngx.worker.id(), seenVersion as number);
@@ -74,6 +102,7 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
 /**
  * @param name the key of the policy's first counter
  * @param merged the decisions of the limits that refused
+ * @param usedUp tells how long the refusal may be cached, and what is known of the key while Redis is away
  * @param submittedAtSeconds since the epoch, when the check was submitted
  */
 export function rememberRefusal(
@@ -81,28 +110,37 @@ export function rememberRefusal(
   name: string,
   merged: MergedDecision,
   retryAfterUs: number,
+  usedUp: UsedUp,
   submittedAtSeconds: number,
 ): void {
   // A cost beyond the capacity is always refused, but the remaining units that are reported change. A lifetime's total stays used up.
   const endsNever = retryAfterUs === never && isEndless(merged.decision);
   if (retryAfterUs === never && !endsNever) return;
   if (submittedAtSeconds < forgottenAtSeconds && submittedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
+  const place = placeOf(name);
+  if (submittedAtSeconds < (backAtSeconds[place] as number)) return;
   const retrySeconds = (endsNever ? endless : retryAfterUs) / 1_000_000;
+  const mostSeconds = usedUp.isLasting && policy.policy.onLimit.action === "reject" ? longest : shortSeconds;
   if (recentCount >= mostRemembered) {
     older = recent;
     recent = {};
     recentCount = 0;
   }
   if (recent[name] === undefined) recentCount += 1;
-  recent[name] = {
+  const refusal: Refusal = {
     policy,
     submittedAtSeconds,
     retryAtSeconds: submittedAtSeconds + retrySeconds,
-    untilSeconds: submittedAtSeconds + math.min(retrySeconds, longest),
+    untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),
     resetAtSeconds: submittedAtSeconds + merged.decision.resetAfterUs / 1_000_000,
     merged,
+    usedUp,
+    place,
   };
-  shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, lastKnownOf(recent[name] as Refusal));
+  recent[name] = refusal;
+  const known = lastKnownOf(refusal);
+  if (known === undefined) dropSharedRefusal(name);
+  else shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, known, refusal.retryAtSeconds);
 }
 
 /**
@@ -117,6 +155,7 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
   const now = wallSeconds();
   // The cached refusal does not apply either if the clock has stepped back behind it.
   if (now >= refusal.untilSeconds || now < refusal.submittedAtSeconds) return false;
+  if (refusal.submittedAtSeconds < (backAtSeconds[refusal.place] as number)) return false;
   countRecalled();
   const { merged: remembered } = refusal;
   const { decision } = remembered;
@@ -129,8 +168,8 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
 }
 
 /**
- * Returns what is known of a key that Redis refused, however long ago: of the limits that refused. The other limits had units,
- * but the reply to a refused request does not say how many.
+ * Returns what is known of a key that Redis refused, however long ago: of the limits that had no units for any request. The other limits
+ * had units, but the reply to a refused request does not say how many of those that did not refuse.
  *
  * @param name the key of the policy's first counter
  */
@@ -141,11 +180,14 @@ export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | u
   return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
 }
 
-function lastKnownOf({ submittedAtSeconds, retryAtSeconds, merged }: Refusal): LastKnown {
+/** @returns undefined: the limits had units, though too few for that request, or some have come back */
+function lastKnownOf({ submittedAtSeconds, retryAtSeconds, usedUp, place }: Refusal): LastKnown | undefined {
+  const { limits, isLasting } = usedUp;
+  if (limits.length === 0 || submittedAtSeconds < (backAtSeconds[place] as number)) return undefined;
   return {
     atUs: math.floor(submittedAtSeconds * 1_000_000),
-    nothingUntilUs: math.floor(retryAtSeconds * 1_000_000),
-    limits: merged.violated,
+    nothingUntilUs: isLasting ? math.floor(retryAtSeconds * 1_000_000) : 0,
+    limits,
   };
 }
 
@@ -160,14 +202,50 @@ export function refusalKnownSince(policy: CompiledPolicy, name: string): number 
 }
 
 /**
- * Called when this worker has charged the key: what clients are told of it is not true any more. It is called for costs that differ, because
- * whoever was refused would be refused again otherwise.
+ * Called when Redis has charged the key: it has units, or had some for a smaller request, so what was told of it is not true any more.
  *
  * @param name the key of the policy's first counter
  */
 export function forgetRefusalOf(name: string): void {
+  if (recent[name] === undefined && older[name] === undefined) return;
   recent[name] = undefined;
   older[name] = undefined;
+  dropSharedRefusal(name);
+}
+
+/**
+ * Called when units of the key were refunded: all workers of this nginx forget what they remember of it, the others as soon as they look.
+ *
+ * @param name the key of the policy's first counter
+ */
+export function noteUnitsBack(name: string): void {
+  const place = placeOf(name);
+  backAtSeconds[place] = wallSeconds();
+  dropSharedRefusal(name);
+  const [number = 0] = stateDict.incr(returnsKey, 1, 0);
+  stateDict.safe_set(returnsKey + (number % mostReturns), number * places + place);
+}
+
+function placeOf(name: string): number {
+  return ngx.crc32_short(name) % places;
+}
+
+/** Forgets what units have come back for since the last look. */
+function followReturns(): undefined {
+  const [last = 0] = stateDict.get<number>(returnsKey);
+  const seen = seenReturns ?? last;
+  seenReturns = last;
+  if (last === seen) return;
+  const now = wallSeconds();
+  for (let number = math.max(seen + 1, last - mostReturns); number <= last; number++) {
+    const [noted = 0] = stateDict.get<number>(returnsKey + (number % mostReturns));
+    // Another worker has written over it since, or is about to write it.
+    if (math.floor(noted / places) !== number) {
+      forgetRefusals();
+      return;
+    }
+    backAtSeconds[noted % places] = now;
+  }
 }
 
 export function forgetRefusals(): void {

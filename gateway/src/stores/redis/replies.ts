@@ -2,7 +2,7 @@
 
 import { type Decision, emptyDecision, never } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
-import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import {
   type MergedDecision,
   mergeLimit,
@@ -41,16 +41,31 @@ export function readOne(pending: PendingCheck, check: Check, mergedOfAll: Merged
   return allowed;
 }
 
-function rememberOne(
-  check: Check,
-  { name, rate }: CompiledLimit,
-  decision: Decision,
-  submittedAtSeconds: number,
-): void {
-  if (rate.algorithm === "concurrency") return;
+function rememberOne(check: Check, limit: CompiledLimit, decision: Decision, submittedAtSeconds: number): void {
+  if (limit.rate.algorithm === "concurrency") return;
   const remembered = newMergedDecision();
-  mergeLimit(remembered, check.policy, name, decision);
-  rememberRefusal(check.policy, firstKey(check), remembered, decision.retryAfterUs, submittedAtSeconds);
+  mergeLimit(remembered, check.policy, limit.name, decision);
+  const usedUp = {
+    limits: isUsedUp(check.policy, decision) ? [limit.name] : [],
+    isLasting: isUsedUpUntilRetry(check.policy, limit, decision),
+  };
+  rememberRefusal(check.policy, firstKey(check), remembered, decision.retryAfterUs, usedUp, submittedAtSeconds);
+}
+
+/** What the cheapest request of the policy takes. */
+function leastCost({ policy }: CompiledPolicy): number {
+  return policy.costSource === undefined && policy.isPriced !== true ? policy.cost : 1;
+}
+
+/** Returns whether a limit that refused has nothing for any request of the policy. */
+function isUsedUp(policy: CompiledPolicy, { remaining }: Decision): boolean {
+  return remaining < leastCost(policy);
+}
+
+/** Returns whether that is so until the moment that the limit named. A window has its units again at once; of others, cheaper requests get some earlier. */
+function isUsedUpUntilRetry(policy: CompiledPolicy, { rate }: CompiledLimit, decision: Decision): boolean {
+  const returnsAtOnce = rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window";
+  return isUsedUp(policy, decision) && (returnsAtOnce || policy.policy.cost <= leastCost(policy));
 }
 
 function readCounter(numbers: Numbers, at: number, { rate }: CompiledLimit, decision: Decision): boolean {
@@ -82,6 +97,8 @@ export function readReply(
   for (const check of checks) {
     const { policy, chargedAt } = check;
     const remembered = newMergedDecision();
+    const usedUp: string[] = [];
+    let isLasting = true;
     /** Undefined: unknown. */
     let retryAfterUs: number | undefined = 0;
     check.allowed = true;
@@ -94,6 +111,8 @@ export function readReply(
         check.allowed = false;
         all = false;
         mergeLimit(remembered, policy, limit.name, decision);
+        if (isUsedUp(policy, decision)) usedUp.push(limit.name);
+        isLasting &&= isUsedUpUntilRetry(policy, limit, decision);
         if (limit.rate.algorithm === "concurrency") retryAfterUs = undefined;
         else if (retryAfterUs !== undefined) retryAfterUs = longerWait(retryAfterUs, decision.retryAfterUs);
       }
@@ -103,7 +122,8 @@ export function readReply(
     }
     // For leased policies, the lease remembers what is available.
     if (!check.allowed && retryAfterUs !== undefined && policy.policy.store !== "leased") {
-      rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, pending.submittedAtSeconds);
+      const known = { limits: usedUp, isLasting };
+      rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, known, pending.submittedAtSeconds);
     }
   }
   return all;

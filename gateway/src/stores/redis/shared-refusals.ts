@@ -16,14 +16,16 @@ const longestSeconds = 86_400;
  * @param owner names the policy: while memory is scarce, refusals and counters of the policy share one limit of memory
  * @param name the key of the policy's first counter
  * @param version of operators' changes: refusals with an earlier version are void
+ * @param untilSeconds since the epoch: then the refused request may be allowed
  */
 export function shareRefusal(
   owner: string,
   name: string,
   version: number,
   { atUs, nothingUntilUs, limits = [] }: LastKnown,
+  untilSeconds: number,
 ): void {
-  const seconds = math.min(nothingUntilUs / 1_000_000 - wallSeconds(), longestSeconds);
+  const seconds = math.min(untilSeconds - wallSeconds(), longestSeconds);
   if (seconds <= 0) return;
   const key = prefix + name;
   const text = `${version} ${whole(atUs)} ${whole(nothingUntilUs)} ${limits.join(" ")}`;
@@ -33,6 +35,11 @@ export function shareRefusal(
     if (!takeFromReserve(owner, slabOfCell(key, text.length), lifeSeconds)) return;
   }
   countersDict.safe_set(key, text, lifeSeconds);
+}
+
+/** Called when the key has units after all. */
+export function dropSharedRefusal(name: string): void {
+  countersDict.delete(prefix + name);
 }
 
 /** @returns undefined: there is no refusal, or none that is still valid */

@@ -57,6 +57,50 @@ describe("a refund", function()
     assert.equal(0, self.used())
   end)
 
+  it("voids what is remembered of its keys, whether it is made at once, later, after an outage, or without an answer", function()
+    local self = storeWorld()
+    local charges = self.charge(5)
+    local cache = self.load("refusal-cache")
+    local function name(i)
+      return self.load("slot-groups").firstKey({ policy = self.policy(), keyValues = "1:k" .. i })
+    end
+    local function known()
+      local numbers = {}
+      for i = 1, 5 do
+        if cache.recallRefusal(self.policy(), name(i), self.merged()) then
+          numbers[#numbers + 1] = i
+        end
+      end
+      return numbers
+    end
+    self.call(function()
+      for i = 1, 5 do
+        cache.rememberRefusal(self.policy(), name(i), self.merged(), 60000000, { limits = { "default" }, isLasting = true }, self.worker.wallUs() / 1000000)
+      end
+    end)
+    assert.same({ 1, 2, 3, 4, 5 }, known())
+    self.world.run(1)
+    self.refund({ charges[1] })
+    self.call(function()
+      self.store.refundLater(charges[2])
+    end)
+    self.world.run(10)
+    assert.same({ 3, 4, 5 }, known())
+    self.world.redis.error = loading
+    self.refund({ charges[3] })
+    self.world.run(10)
+    self.world.redis.error = nil
+    assert.same({ 3, 4, 5 }, known())
+    self.world.run(700)
+    assert.same({ 4, 5 }, known())
+    self.world.redis.fate = function()
+      return { loses = "reply" }
+    end
+    self.refund({ charges[4] })
+    self.world.run(10)
+    assert.same({ 5 }, known())
+  end)
+
   it("that Redis answers by anything but a number is told in the log", function()
     local self = storeWorld()
     local charges = self.charge(1)

@@ -5,12 +5,18 @@ local support = require("test.gateway.virtual.support")
 -- A moment that floating point holds exactly.
 local atSeconds = 1700000010.25
 
+-- What a refusal says whose limits have no units until the time that they named.
+local function lasting(limits)
+  return { limits = limits, isLasting = true }
+end
+
 local function cacheWorld(options)
   local limits = { support.fixed("3/1h"), support.fixed("9/1d") }
   limits[1].name, limits[2].name = "hour", "day"
   local two = support.policy("a", limits[1])
   two.limits = limits
-  local world = support.world(support.with({ policies = { two, support.policy("b", limits[1]) } }, options or {}))
+  local degrading = support.policy("c", limits[1], { onLimit = { action = "degrade", header = "x-over: 1" } })
+  local world = support.world(support.with({ policies = { two, support.policy("b", limits[1]), degrading } }, options or {}))
   local worker = world.workers[1]
   local self = { world = world, worker = worker }
   self.cache = worker.module("gateway.src.stores.redis.refusal-cache")
@@ -48,7 +54,7 @@ local function cacheWorld(options)
     fields = fields or {}
     self.call(function()
       self.cache.rememberRefusal(fields.policy or self.policy(), name, self.merged(fields.violated or { "hour" }, (fields.resetSeconds or 9) * 1000000),
-        fields.retryUs or retrySeconds * 1000000, fields.submittedAt or atSeconds)
+        fields.retryUs or retrySeconds * 1000000, fields.usedUp or lasting(fields.violated or { "hour" }), fields.submittedAt or atSeconds)
     end)
   end
 
@@ -109,12 +115,12 @@ describe("a remembered refusal", function()
     assert.is_false((self.recall("n", self.policy("b"))))
   end)
 
-  it("is believed for two minutes at most, and for a second in a cluster, whose nodes tell no epoch", function()
+  it("is believed for ten seconds at most, and for a second in a cluster, whose nodes tell no epoch", function()
     local self = cacheWorld()
     self.remember("n", 300)
-    self.setClock(atSeconds + 119.999999)
+    self.setClock(atSeconds + 9.999999)
     assert.is_true((self.recall("n")))
-    self.setClock(atSeconds + 120)
+    self.setClock(atSeconds + 10)
     assert.is_false((self.recall("n")))
     assert.equal((atSeconds + 300) * 1000000, self.last("n").nothingUntilUs)
     self.setClock(atSeconds)
@@ -126,6 +132,83 @@ describe("a remembered refusal", function()
     assert.is_true((self.recall("n")))
     self.setClock(atSeconds + 1)
     assert.is_false((self.recall("n")))
+  end)
+
+  it("is believed for a tenth of a second where units often come back, or smaller requests may still take some", function()
+    local self = cacheWorld()
+    local function isBrief(name, fields)
+      self.setClock(atSeconds)
+      self.remember(name, 300, fields)
+      self.setClock(atSeconds + 0.099999)
+      assert.is_true((self.recall(name, fields.policy)))
+      self.setClock(atSeconds + 0.1)
+      assert.is_false((self.recall(name, fields.policy)))
+    end
+    isBrief("n", { policy = self.policy("c") })
+    isBrief("m", { usedUp = { limits = {}, isLasting = false } })
+    isBrief("o", { usedUp = { limits = { "hour" }, isLasting = false } })
+  end)
+
+  it("is forgotten when units of the key come back, by the other workers when they next look, and other keys' are not", function()
+    local self = cacheWorld({ workers = 2 })
+    local other = self.world.workers[2]
+    local otherCache = other.module("gateway.src.stores.redis.refusal-cache")
+    self.world.run(100)
+    self.setClock(atSeconds)
+    local function rememberThere(name)
+      other.call(function()
+        otherCache.rememberRefusal(self.policy("a", other), name, self.merged({ "hour" }, 9000000), 300000000, lasting({ "hour" }), atSeconds)
+      end)
+    end
+    local function knownThere(name)
+      return otherCache.recallRefusal(self.policy("a", other), name, self.merged())
+    end
+    for _, name in ipairs({ "n", "untouched" }) do
+      self.remember(name, 300)
+      rememberThere(name)
+    end
+    self.setClock(atSeconds + 0.000001)
+    self.call(function()
+      self.cache.noteUnitsBack("n")
+    end)
+    assert.same({ false, true }, { (self.recall("n")), (self.recall("untouched")) })
+    assert.is_nil(self.last("n"))
+    assert.is_table(self.last("untouched"))
+    self.world.run(25)
+    assert.same({ false, true }, { knownThere("n"), knownThere("untouched") })
+    -- One that was asked for before, and comes late.
+    self.remember("n", 300)
+    rememberThere("n")
+    assert.same({ false, false }, { (self.recall("n")), knownThere("n") })
+    assert.is_nil(self.last("n"))
+    -- One that was asked for since.
+    self.setClock(atSeconds + 1)
+    self.remember("n", 300, { submittedAt = atSeconds + 1 })
+    assert.is_true((self.recall("n")))
+  end)
+
+  it("is forgotten with all others by a worker that has missed what came back", function()
+    local self = cacheWorld({ workers = 2 })
+    self.world.run(100)
+    self.setClock(atSeconds)
+    local other = self.world.workers[2]
+    local otherCache = other.module("gateway.src.stores.redis.refusal-cache")
+    local function afterReturns(count)
+      self.setClock(atSeconds)
+      other.call(function()
+        otherCache.rememberRefusal(self.policy("a", other), "n", self.merged({ "hour" }, 9000000), 300000000, lasting({ "hour" }), atSeconds)
+      end)
+      self.call(function()
+        for _ = 1, count do
+          self.cache.noteUnitsBack("another")
+        end
+      end)
+      self.world.run(25)
+      return otherCache.recallRefusal(self.policy("a", other), "n", self.merged())
+    end
+    assert.is_true(afterReturns(1))
+    assert.is_true(afterReturns(1024))
+    assert.is_false(afterReturns(1025))
   end)
 
   it("is none where it would hold for ever: less may be left then than it says", function()
@@ -148,7 +231,9 @@ describe("a remembered refusal", function()
   it("is not one from before the last change by an operator, unless the clock has stepped back since", function()
     local self = cacheWorld()
     local function remembersOf(secondsBefore)
+      self.setClock(atSeconds)
       self.call(self.cache.forgetRefusals)
+      self.setClock(atSeconds - secondsBefore)
       self.remember("n" .. secondsBefore, 100, { submittedAt = atSeconds - secondsBefore })
       return (self.recall("n" .. secondsBefore))
     end
@@ -169,7 +254,7 @@ describe("a remembered refusal", function()
       local merged = self.merged({ "hour" }, 9000000)
       self.call(function()
         for i = from, to do
-          self.cache.rememberRefusal(self.policy(), "n" .. i, merged, 5000000, atSeconds)
+          self.cache.rememberRefusal(self.policy(), "n" .. i, merged, 5000000, lasting({ "hour" }), atSeconds)
         end
       end)
     end
@@ -232,7 +317,7 @@ describe("a refusal for the time without Redis", function()
     assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = (atSeconds + 300) * 1000000, limits = { "hour", "day" } }, self.last("n"))
     local function others(seconds)
       self.call(function()
-        self.shared.shareRefusal("owner", "n", 0, { atUs = 7, nothingUntilUs = (atSeconds + seconds) * 1000000, limits = { "day" } })
+        self.shared.shareRefusal("owner", "n", 0, { atUs = 7, nothingUntilUs = (atSeconds + seconds) * 1000000, limits = { "day" } }, atSeconds + seconds)
       end)
     end
     others(301)
@@ -247,6 +332,28 @@ describe("a refusal for the time without Redis", function()
     self.counters:delete("heard:n")
     assert.is_nil(self.last("n", self.policy("b")))
     assert.is_table(self.last("n"))
+  end)
+
+  it("is none where the limits had units, though too few for one request, and says no time where some return earlier", function()
+    local self = cacheWorld()
+    self.remember("n", 300)
+    self.remember("n", 300, { usedUp = { limits = {}, isLasting = false } })
+    assert.is_nil(self.last("n"))
+    assert.is_nil(self.counters:get("heard:n"))
+    self.remember("n", 300, { violated = { "hour", "day" }, usedUp = { limits = { "day" }, isLasting = false } })
+    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = 0, limits = { "day" } }, self.last("n"))
+    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = 0, limits = { "day" } }, self.shared.readSharedRefusal("n", 0))
+  end)
+
+  it("is void when this worker hears that Redis charged the key after all", function()
+    local self = cacheWorld()
+    self.remember("n", 300)
+    self.call(function()
+      self.cache.forgetRefusalOf("n")
+    end)
+    assert.is_false((self.recall("n")))
+    assert.is_nil(self.last("n"))
+    assert.is_nil(self.counters:get("heard:n"))
   end)
 
   it("reaches all workers, and is void after an operator's change", function()
@@ -319,7 +426,7 @@ describe("a refusal for the time without Redis", function()
   it("has as many names of limits as refused, or none", function()
     local self = cacheWorld()
     self.call(function()
-      self.shared.shareRefusal("owner", "n", 3, { atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000 })
+      self.shared.shareRefusal("owner", "n", 3, { atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000 }, atSeconds + 10)
     end)
     assert.same({ atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000, limits = {} }, (function()
       local read = self.shared.readSharedRefusal("n", 3)

@@ -120,6 +120,56 @@ describe("a reply of the charge scripts", function()
     assert.is_false((remembered("1:f", { 1, 0, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 })))
   end)
 
+  it("says which limits have nothing for any request of the policy, and whether that lasts", function()
+    local minute, day, bucket = support.fixed("10/1m"), support.fixed("50/1d"), support.bucket("20/1h", 20)
+    minute.name, day.name, bucket.name = "minute", "day", "bucket"
+    local function with(name, limits, cost)
+      return support.with(support.policy(name, limits[1], { cost = cost }), { limits = limits })
+    end
+    local stated = { from = "header:x-cost", default = 1, max = 9 }
+    local self = storeWorld({ policies = { with("a", { bucket }), with("b", { minute, bucket }, stated), with("c", { minute, day }, stated), with("d", { bucket }, 3) } })
+    local cache = self.load("refusal-cache")
+    local function lastOf(name, key, cost, ...)
+      local check = self.check(name, key)
+      check.policy = cost and self.worker.module("gateway.src.request.costs").pricedPolicy(check.policy, cost) or check.policy
+      local numbers = numbersOf(...)
+      local wallUs = self.worker.wallUs()
+      self.call(function()
+        local pending = { numbers = numbers, at = 0, submittedAtSeconds = wallUs / 1000000 }
+        if #check.policy.limits == 1 then
+          self.replies.readOne(pending, check, self.merged())
+        else
+          self.replies.readReply(pending, { check }, self.merged(), false)
+        end
+      end)
+      local last = cache.lastRefusal(check.policy, self.load("slot-groups").firstKey(check))
+      if not last then
+        return nil
+      end
+      return table.concat(last.limits, " "), last.nothingUntilUs > 0 and math.floor((last.nothingUntilUs - wallUs) / 1000000 + 0.5) or "no time"
+    end
+    local minuteMs, hour = 60000000, 3600000000
+    local function refusal(remaining, retryUs)
+      return { 0, remaining, retryUs, hour, 0, 0 }
+    end
+    local allowed = { 1, 5, 0, hour, 0, 0 }
+    local function is(limits, untilSeconds, ...)
+      assert.same({ limits, untilSeconds }, { lastOf(...) })
+    end
+    is("bucket", 180, "a", "1:a", nil, refusal(0, 3 * minuteMs))
+    -- A caller states a cost.
+    is(nil, nil, "a", "1:b", 5, refusal(2, 3 * minuteMs))
+    is("bucket", "no time", "a", "1:c", 5, refusal(0, 3 * minuteMs))
+    is(nil, nil, "b", "1:a", 9, refusal(8, minuteMs), allowed)
+    is("minute", 60, "b", "1:b", 9, refusal(0, minuteMs), allowed)
+    is("minute", "no time", "b", "1:c", 9, refusal(0, minuteMs), refusal(3, 3 * minuteMs))
+    is("bucket", "no time", "b", "1:d", 9, allowed, refusal(0, 3 * minuteMs))
+    is("minute day", 180, "c", "1:a", 9, refusal(0, minuteMs), refusal(0, 3 * minuteMs))
+    is("day", "no time", "c", "1:b", 9, refusal(1, minuteMs), refusal(0, 3 * minuteMs))
+    -- Each request costs three.
+    is("bucket", 180, "d", "1:a", nil, refusal(2, 3 * minuteMs))
+  end)
+
   it("counts the units as left again where the charges were refunded, within the limit", function()
     local self = twoLimits()
     local function remaining(refunded, first, second)
