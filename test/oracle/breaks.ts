@@ -249,8 +249,8 @@ export const breaks: readonly OracleBreak[] = [
   broken(
     "refusals: a remembered one lasts a second longer",
     refusalCache,
-    "untilSeconds: submittedAtSeconds + math.min(retrySeconds, longest),",
-    "untilSeconds: submittedAtSeconds + math.min(retrySeconds + 1, longest),",
+    "untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),",
+    "untilSeconds: submittedAtSeconds + math.min(retrySeconds + 1, mostSeconds),",
     "cluster",
   ),
   broken(

@@ -603,7 +603,7 @@ class Reference {
 
 /** A response that has been sent is charged within this time. */
 const settlesUs = 1_000n;
-const longestRememberedUs = 120_000_000n;
+const longestRememberedUs = 10_000_000n;
 /** Refusals of one kind that are kept: a worker may remember any of them. */
 const mostRemembered = 16;
 /** What the questions to Redis of one moment take in virtual time, at most. */
