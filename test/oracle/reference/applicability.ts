@@ -3,7 +3,7 @@
 import type { Ask, Check, Consumer, LimitDocument, Mode, PolicyDocument } from "../world.ts";
 import { isSettled } from "./debts.ts";
 import { type Limit, readLimit, timeOf } from "./limits.ts";
-import { floor, least } from "./rational.ts";
+import { floor, largest, least } from "./rational.ts";
 import { isOn } from "./schedule.ts";
 
 /** What decides beside the policy and the request. */
@@ -153,7 +153,9 @@ function limitsOf(
 ): LimitOfKey[] {
   const own = (plan === undefined ? policy.limits : policy.plans?.[plan]) ?? [];
   const overridden = own.map((document) => ofOverride?.find((one) => isLike(one, document)) ?? document);
-  const cost = mostCost(ofOverride === undefined ? policy : { ...policy, limits: overridden });
+  const most = mostCost(ofOverride === undefined ? policy : { ...policy, limits: overridden });
+  // A consumer's own limits may be below what a request costs that states no cost.
+  const cost = largest(most, typeof policy.cost === "object" ? BigInt(policy.cost.default ?? 1) : 1n);
   return own.map((document, i) => {
     const limit = readLimit(overridden[i] as LimitDocument, cost);
     return {
