@@ -7,6 +7,7 @@ import { keepForRequest, newRequestField, takeFromRequest } from "../request/req
 import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { recallAny } from "../stores/redis/decide-checks.ts";
 import { admitTogether as admitTogetherInRedis, chargesByOneCall } from "../stores/redis/exact-store.ts";
 import { keepTogether } from "../stores/redis/overload.ts";
 import { shareStore } from "../stores/share/share-store.ts";
@@ -101,16 +102,16 @@ export function forgetUndecided(): void {
   takeFromRequest(undecidedField);
 }
 
-/** Exact policies come last, because one call to Redis charges all of them. */
+/**
+ * Exact policies come last, because one call to Redis charges all of them. If one is known to refuse, nothing is spent of a lease.
+ */
 function admitAll(checks: readonly Check[], outcome: Outcome): boolean | undefined {
-  const exact: Check[] = [];
+  const exact = checks.filter(({ policy }) => policy.policy.store === "exact");
+  if (exact.length < checks.length && recallAny(exact, outcome.merged)) return false;
   let all = true;
   for (const check of checks) {
     const { store } = check.policy.policy;
-    if (store === "exact") {
-      exact.push(check);
-      continue;
-    }
+    if (store === "exact") continue;
     const allowed = stores[store].admit(check, outcome);
     if (allowed === undefined) return undefined;
     if (!allowed && check.merged === undefined) return false;

@@ -2,6 +2,7 @@
 
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countDecision, type Result } from "../metrics/counts.ts";
+import { spendForGood } from "../stores/lease/spend.ts";
 import { type Check, newOutcome } from "../stores/store.ts";
 import { deferCharge } from "./deferred-charges.ts";
 import { holdSlots } from "./held-slots.ts";
@@ -19,6 +20,7 @@ export function observe(check: Check): LuaMultiReturn<[result: Result, merged: M
   for (const charge of outcome.charges) {
     if (policy.policy.holdsSlots) holdSlots(charge);
     if (policy.policy.deferred) deferCharge(charge);
+    if (charge.spent !== undefined) spendForGood(charge, charge.spent);
   }
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);

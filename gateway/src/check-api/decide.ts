@@ -36,6 +36,7 @@ import { pricedPolicy } from "../request/costs.ts";
 import { areLogged, logDecision } from "../respond/log-variables.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { undoingDefects } from "../runtime/defects.ts";
+import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOutcome } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
 
@@ -140,6 +141,7 @@ export function decideRequestedChecks(
   // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
   for (const outcome of distinct) if (outcome.reason === "shadow" && !outcome.isPeek && !holds) watch(outcome);
   if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);
+  else for (const charge of charges) if (charge.spent !== undefined) spendForGood(charge, charge.spent);
   for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
     if (isPeek) continue;
     countCallersDecision(allowed ? caller.allowedSeries : caller.refusedSeries);

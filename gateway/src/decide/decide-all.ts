@@ -16,6 +16,7 @@ import { applyMarks, hasMark, type Marks, setLine, setMark } from "../respond/ma
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import type { Settings } from "../settings.ts";
+import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, type Denial, type Hold, newOutcome, type Outcome } from "../stores/store.ts";
 import { evaluate } from "./evaluate.ts";
 
@@ -66,6 +67,7 @@ function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undef
   for (const charge of charges) {
     if (charge.policy.policy.holdsSlots) holdSlots(charge);
     if (charge.policy.policy.deferred) deferCharge(charge);
+    if (charge.spent !== undefined) spendForGood(charge, charge.spent);
   }
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {

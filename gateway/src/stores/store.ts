@@ -151,7 +151,7 @@ export interface Charge {
   /** As in the check. */
   readonly chargedAt: number[];
   readonly store: StoreName | "share";
-  /** The lease that the units were spent from; absent: none. */
+  /** What its lease notes of the units; absent: the policy is not leased. */
   readonly spent?: Spent;
   /** What Redis is still to be charged; absent: nothing. */
   readonly owed?: Owed | undefined;
@@ -188,11 +188,11 @@ export interface DeferredCharge {
   responses: number;
 }
 
-/** A lease's record as it was when units were spent: the name of its life, the last message sent and the last acknowledged. */
 export interface Spent {
-  readonly name: string;
-  readonly seq: number;
-  readonly acknowledged: number;
+  /** The term of the lease in which the units can be refunded. Undefined: they cannot, or Redis was charged, or it is done. */
+  term: string | undefined;
+  /** Units that count as demand already. */
+  readonly counted: number;
 }
 
 /** A charge in Redis of a request that is decided once more, without Redis. */

@@ -6,9 +6,9 @@
 //
 //   spend    If `isLive` and the cell has the cost: cell := cell − cost, by one `incr`. The units are spent if the result is not
 //            negative. If it is, another worker was faster: nothing is spent, and NOTHING IS PUT BACK (what was left, less than
-//            the cost, is lost). So between two replies the cell only sinks, and a value once read is never less than what is
-//            left.
-//   exchange `plan`; if there is something to exchange: left := incr(cell, −back), `send(…, left)`, then the message goes to
+//            the cost, is lost). So the cell only sinks, except when whoever exchanges adds to it, and a value that this one read
+//            is never less than what is left.
+//   exchange `plan`; if there is something to exchange: left := incr(cell, −back), `send(…, left, undecided)`, then the message goes to
 //            Redis. If no reply comes within the call's deadline: the same message again (the record has its fields `seq` to
 //            `want`), or `giveUp`. A message and its successor must never both be under way: by a lock, or by one worker that
 //            exchanges.
@@ -16,7 +16,10 @@
 //            v := incr(cell, −2^40) + 2^40; then the record is written; then incr(cell, 2^40 − v + min(max(v, 0), honoured)
 //            + grant). In between there is nothing to spend: if the worker is killed there, another one can send the message
 //            again. A worker that knows an older deadline may go by it: that is never later than the debited units live.
-//   refund   Units of a spend may go back into the cell while `mayRefund` holds and nobody can send a message meanwhile.
+//   undecided  Units of a request that another policy may still refuse count as kept, so that they can come back. They are added to
+//            a number of the present `termUs` BEFORE the cell is charged, and taken out of it when the request goes on. A refund
+//            adds them to another number of that same term. Whoever may exchange moves these into the cell while `isLive`. Each
+//            term has its own numbers: those of an earlier one are never read again, so what was undecided then is spent.
 //
 // Times are those of the node's own clock, which must not step (`CLOCK_MONOTONIC`). It is read for each spend: a time that was
 // read some ms ago lets a lease live that much longer. Messages carry only durations.
@@ -43,6 +46,8 @@ const longestRefusalUs = 2_000_000;
  * returns its units.
  */
 const elsewhereRefusalUs = 100_000;
+/** If a worker is killed, its undecided units count as kept for so long at most. */
+const longestTermUs = 60_000_000;
 /** Two clocks drift apart by less than one part in this many. */
 const clockDrift = 1000;
 
@@ -77,6 +82,8 @@ export interface Holder {
   estimatedUs: number;
   /** When clients were last seen to ask: up to half a horizon after they did. */
   clientsAtUs: number;
+  /** When the present term of undecided units began. Units that were undecided before are spent. */
+  termUs: number;
 }
 
 /** What to exchange with Redis. */
@@ -107,6 +114,7 @@ export function newHolder(): Holder {
     askedBefore: 0,
     estimatedUs: 0,
     clientsAtUs: 0,
+    termUs: 0,
   };
 }
 
@@ -138,9 +146,17 @@ export function refusedUntil(holder: Holder): number {
  * Returns what to exchange with Redis now. Called when units are spent, and also every few ms so that idle units are returned.
  *
  * @param units in the cell; a negative number means none
+ * @param undecided units that were taken from the cell and may come back
  * @param asked how many units clients have asked for in all, spent or refused
  */
-export function plan(holder: Holder, parameters: LeaseParameters, units: number, asked: number, nowUs: number): Plan {
+export function plan(
+  holder: Holder,
+  parameters: LeaseParameters,
+  units: number,
+  undecided: number,
+  asked: number,
+  nowUs: number,
+): Plan {
   estimate(holder, parameters, asked, nowUs);
   const nothing = { exchanges: false, back: 0, want: 0 };
   if (holder.waiting === 1 || !mayAsk(holder, nowUs)) return nothing;
@@ -164,7 +180,7 @@ export function plan(holder: Holder, parameters: LeaseParameters, units: number,
   if (live > 0 && isLast && live * parameters.horizonUs >= holder.demand * leftUs) return nothing;
   // While a third is left there is time for the exchange. An exchange also keeps units that would expire otherwise.
   const isDue = want > 0 && live * 3 <= target;
-  const expires = live > 0 && !isLast && leftUs * 2 < parameters.horizonUs;
+  const expires = leftUs > 0 && live + undecided > 0 && !isLast && leftUs * 2 < parameters.horizonUs;
   if (isDue || expires) return { exchanges: true, back: 0, want };
   return nothing;
 }
@@ -173,12 +189,15 @@ export function plan(holder: Holder, parameters: LeaseParameters, units: number,
  * Makes the next message of a plan, and stores its fields in the record. May only be called while no message waits.
  *
  * @param left what was in the cell right after `back` was taken out of it
+ * @param undecided what was undecided in the present term after that
  */
-export function send(holder: Holder, { back, want }: Plan, left: number, nowUs: number): void {
+export function send(holder: Holder, { back, want }: Plan, left: number, undecided: number, nowUs: number): void {
   const live = isLive(holder, nowUs);
+  const isSameTerm = live && nowUs < holder.termUs + longestTermUs;
+  if (!isSameTerm) beginTerm(holder, nowUs);
   holder.seq += 1;
   holder.waiting = 1;
-  holder.kept = live ? Math.max(left, 0) : 0;
+  holder.kept = live ? Math.max(left, 0) + (isSameTerm ? Math.max(undecided, 0) : 0) : 0;
   // Other workers may have spent meanwhile what was to be returned.
   holder.back = live ? Math.max(back + Math.min(left, 0), 0) : 0;
   holder.want = want;
@@ -201,6 +220,8 @@ export function acceptAnswer(holder: Holder, answer: LeaseAnswer, nowUs: number)
   if (holder.waiting === 0 || answer.seq !== holder.seq) return false;
   holder.waiting = 0;
   holder.acknowledged = answer.seq;
+  // Which of the units are lost, those in the cell or undecided ones, is not known.
+  if (answer.honoured < holder.kept) beginTerm(holder, nowUs);
   // Redis counts from its reply, which was later than the first sending of the message.
   holder.deadlineUs = holder.sentUs + answer.durationUs - Math.ceil(answer.durationUs / clockDrift);
   holder.durationUs = answer.durationUs;
@@ -227,13 +248,8 @@ export function forgetRefusal(holder: Holder): void {
   holder.retryAtUs = 0;
 }
 
-/**
- * Returns whether units may go back into the cell that were spent while the record had this `seq` and `acknowledged`. They may
- * not after the next message, which reported them to Redis as spent; nor after a reply, since Redis may have let the gateway keep
- * fewer.
- */
-export function mayRefund(holder: Holder, seq: number, acknowledged: number, nowUs: number): boolean {
-  return holder.seq === seq && holder.acknowledged === acknowledged && isLive(holder, nowUs);
+function beginTerm(holder: Holder, nowUs: number): void {
+  holder.termUs = Math.max(nowUs, holder.termUs + 1);
 }
 
 function mayAsk(holder: Holder, nowUs: number): boolean {

@@ -81,7 +81,7 @@ function support.ask(world, name, count, options)
     local number = options.worker == 0 and (i - 1) % world.workerCount + 1 or options.worker or 1
     requests[i] = world.workers[number].request({
       uri = "/" .. name,
-      variables = { http_x_key = options.key or "k" },
+      variables = support.with({ http_x_key = options.key or "k" }, options.variables or {}),
       serviceUs = options.serviceUs,
     })
   end

@@ -90,7 +90,7 @@ function simulate(
     let refusedUntilUs = 0;
 
     const exchange = () => {
-      const plan = holder.plan(gateway.holder, redis.parameters, gateway.cell, gateway.asked, clock());
+      const plan = gateway.plan(redis.parameters, clock());
       if (!plan.exchanges) return;
       count();
       const message = gateway.send(clock(), plan);
@@ -309,8 +309,7 @@ describe("a gateway", () => {
     expect(gateway.acceptAnswer(101 * ms, { ...nothing, ...answer })).toBe(true);
     return gateway;
   }
-  const planAt = (gateway: Gateway, nowUs: number) =>
-    holder.plan(gateway.holder, holder.leaseParameters, gateway.cell, gateway.asked, nowUs);
+  const planAt = (gateway: Gateway, nowUs: number) => gateway.plan(holder.leaseParameters, nowUs);
 
   test("that had no request for a horizon wants no lease, however many it had before", () => {
     const gateway = askedBefore({ retryAfterUs: 3600 * second });
@@ -381,7 +380,7 @@ test("a request is decided exactly at low demand, then by leases, and refused if
   const wayFor = (cost: number, nowUs: number) => holder.wayFor(gateway.holder, cost, nowUs);
   expect(wayFor(1, 0)).toBe("exact");
   gateway.asked = 10;
-  const plan = holder.plan(gateway.holder, holder.leaseParameters, 0, gateway.asked, 100_000);
+  const plan = gateway.plan(holder.leaseParameters, 100_000);
   expect(plan).toEqual({ exchanges: true, back: 0, want: 5 });
   gateway.send(100_000, plan);
   expect(wayFor(1, 100_000)).toBe("ask");

@@ -72,6 +72,7 @@ export class Gateway {
   holder: holders.Holder;
   cell = 0;
   asked = 0;
+  readonly #terms = new Map<number, { undecided: number; refunded: number }>();
 
   constructor(product: Product, name: string) {
     this.product = product;
@@ -88,9 +89,47 @@ export class Gateway {
     return this.cell >= 0;
   }
 
+  /** Notes units that another policy may still refuse, before they are spent. @returns their term */
+  note(cost: number): number {
+    const { termUs } = this.holder;
+    const { undecided, refunded } = this.#term(termUs);
+    this.#terms.set(termUs, { undecided: undecided + cost, refunded });
+    return termUs;
+  }
+
+  /** The units of this term are spent for good, or could not be spent. */
+  decide(termUs: number, cost: number): void {
+    const { undecided, refunded } = this.#term(termUs);
+    this.#terms.set(termUs, { undecided: undecided - cost, refunded });
+  }
+
+  refund(termUs: number, cost: number): void {
+    const { undecided, refunded } = this.#term(termUs);
+    this.#terms.set(termUs, { undecided, refunded: refunded + cost });
+  }
+
+  takeBackRefunded(nowUs: number): void {
+    if (!this.product.isLive(this.holder, nowUs)) return;
+    const { undecided, refunded } = this.#term(this.holder.termUs);
+    this.cell += refunded;
+    this.#terms.set(this.holder.termUs, { undecided: undecided - refunded, refunded: 0 });
+  }
+
+  get undecided(): number {
+    return this.#term(this.holder.termUs).undecided;
+  }
+
+  #term(termUs: number): { undecided: number; refunded: number } {
+    return this.#terms.get(termUs) ?? { undecided: 0, refunded: 0 };
+  }
+
+  plan(parameters: ledgers.LeaseParameters, nowUs: number): holders.Plan {
+    return this.product.plan(this.holder, parameters, this.cell, this.undecided, this.asked, nowUs);
+  }
+
   send(nowUs: number, plan: holders.Plan): ledgers.LeaseMessage {
     this.cell -= plan.back;
-    this.product.send(this.holder, plan, this.cell, nowUs);
+    this.product.send(this.holder, plan, this.cell, this.undecided, nowUs);
     return this.message();
   }
 
@@ -109,11 +148,11 @@ export class Gateway {
 
 /** A request that has spent units, while another policy has not decided yet. */
 interface Undecided {
-  readonly node: Node;
   readonly gateway: Gateway;
   readonly cost: number;
-  readonly seq: number;
-  readonly acknowledged: number;
+  readonly termUs: number;
+  /** What the other policy will decide. */
+  readonly goesOn: boolean;
 }
 
 /** Counts exactly what is spent against one limit. */
@@ -221,6 +260,7 @@ export class World {
   spent = 0;
   leased = 0;
   acknowledged = 0;
+  refunded = 0;
   /** The most units over a limit at any time. */
   excess = Number.NEGATIVE_INFINITY;
 
@@ -246,7 +286,7 @@ export class World {
     else if (dice < 90) this.#deliver();
     else if (dice < 93) this.#sendAgain(node);
     else if (dice < 95) this.#product.giveUp(node.gateway.holder);
-    else if (dice < 96) this.#refundAll();
+    else if (dice < 96) this.#decideAll();
     else if (dice < 99) this.#chargeExactly(random(random(5) === 0 ? 200 : 20));
     else if (random(5) === 0) node.gateway = this.#gateway();
   }
@@ -310,7 +350,8 @@ export class World {
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
     if (random(2) === 0) this.#chargeExactly(200);
     for (let letters = random(4); letters > 0; letters--) this.#deliver();
-    if (random(2) === 0) this.#refundAll();
+    if (random(2) === 0) this.#decideAll();
+    if (random(2) === 0) node.gateway.takeBackRefunded(this.#clock(node));
     for (const other of this.#nodes) this.#spend(other, 200);
     if (random(2) === 0) this.#chargeExactly(200);
   }
@@ -321,23 +362,30 @@ export class World {
     let times = most;
     const cost = random(4) === 0 ? 1 + random(5) : 1;
     for (; times > 0; times--) {
-      if (!gateway.spend(this.#clock(node), cost, random(20) === 0)) continue;
-      if (random(10) === 0) {
-        const { seq, acknowledged } = gateway.holder;
-        this.#undecided.push({ node, gateway, cost, seq, acknowledged });
-        if (this.#undecided.length > mostLetters) this.#undecided.shift();
+      const isUndecided = random(10) === 0;
+      const termUs = isUndecided ? gateway.note(cost) : 0;
+      // A worker reports to Redis between the two steps of another one.
+      if (isUndecided && random(10) === 0) this.#send(node);
+      if (!gateway.spend(this.#clock(node), cost, random(20) === 0)) {
+        if (isUndecided) gateway.decide(termUs, cost);
         continue;
       }
+      const goesOn = !isUndecided || random(2) === 0;
+      if (isUndecided) this.#undecided.push({ gateway, cost, termUs, goesOn });
+      // Its worker was killed: nobody decides it.
+      if (this.#undecided.length > mostLetters) this.#undecided.shift();
+      if (!goesOn) continue;
       this.leased += cost;
       this.#observe(cost);
     }
   }
 
-  /** Refunds requests that another policy has refused by now: their units go back to the lease, or are lost. */
-  #refundAll(): void {
-    for (const { node, gateway, cost, seq, acknowledged } of this.#undecided.splice(0)) {
-      if (node.gateway !== gateway) continue;
-      if (this.#product.mayRefund(gateway.holder, seq, acknowledged, this.#clock(node))) gateway.cell += cost;
+  /** Other policies decide: units of refused requests go back to the lease, if that is still in the same term. */
+  #decideAll(): void {
+    for (const { gateway, cost, termUs, goesOn } of this.#undecided.splice(0)) {
+      if (goesOn) gateway.decide(termUs, cost);
+      else gateway.refund(termUs, cost);
+      if (!goesOn) this.refunded += cost;
     }
   }
 
@@ -361,7 +409,8 @@ export class World {
     const { gateway } = node;
     if (gateway.holder.waiting === 1) return;
     const nowUs = this.#clock(node);
-    let plan = this.#product.plan(gateway.holder, this.#redis.parameters, gateway.cell, gateway.asked, nowUs);
+    if (random(3) > 0) gateway.takeBackRefunded(nowUs);
+    let plan = gateway.plan(this.#redis.parameters, nowUs);
     // The bound must not depend on good plans.
     if (random(3) > 0) {
       const back = random(2) === 0 ? random(Math.max(gateway.cell, 0) + 8) : 0;

@@ -16,7 +16,7 @@ import { type Check, newCheck, type Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
 import { type Lease, type LeaseRefusal, leaseOf, refresh } from "./leases.ts";
-import { allow, refuse, spend, spendElse } from "./spend.ts";
+import { allowFrom, demandOf, hasMore, refuse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
 
 /** A lease that is not watched is checked at most this often, in µs, unless this many units were requested. */
@@ -37,14 +37,15 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
   const { cost } = check.policy.policy;
   const lease = leaseOf(check.policy, check.keyValues);
   check.unanswered = undefined;
-  lease.asked += cost;
   const nowUs = stopwatchUs();
-  if (spend(lease, cost, nowUs)) return allow(lease, check, outcome);
+  if (allowFrom(lease, check, outcome, 0, nowUs)) return true;
   keepWatching(nowUs);
   const { record } = lease;
+  const counted = demandOf(lease, cost);
+  lease.asked += counted;
   if (nowUs < record.refusedUntilUs) return refuse(lease, check, outcome, record.retryAtUs);
   lease.cost = cost;
-  if (spendElse(lease, cost)) return allow(lease, check, outcome);
+  if (hasMore(lease) && allowFrom(lease, check, outcome, counted, stopwatchUs())) return true;
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) lookAndWatch(lease);
   const { overload } = theRedis();
   if (overload !== undefined && isDecidedHere(overload, [check])) {
@@ -69,20 +70,30 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
       lookAndWatch(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
     }
-    if (spend(lease, cost, stopwatchUs())) return allow(lease, check, outcome);
+    if (allowFrom(lease, check, outcome, counted, stopwatchUs())) return true;
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, outcome, patienceUs / 1000);
+  if (way === "exact") return decideExactly(lease, check, outcome, counted, patienceUs / 1000);
   return refuse(lease, check, outcome, refusedUntil(record));
 }
 
-/** @param limitMs the rest of the longest time that the request waits */
-function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: number): boolean | undefined {
+/**
+ * @param counted units of the request that are among those asked for already
+ * @param limitMs the rest of the longest time that the request waits
+ */
+function decideExactly(
+  lease: Lease,
+  check: Check,
+  outcome: Outcome,
+  counted: number,
+  limitMs: number,
+): boolean | undefined {
   const { policy, keyValues, chargedAt } = check;
   const { cost } = policy.policy;
   const { refusal } = lease;
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     recall(lease, refusal);
+    if (refusal.remaining > 0) lease.asked -= counted;
     return refuse(lease, check, outcome, refusal.untilUs);
   }
   if (limitMs < 1) return undefined;
@@ -104,9 +115,14 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
       keyValues,
       chargedAt,
       store: "exact",
+      spent: { term: undefined, counted },
       redis: redisInstance(),
     });
-  else rememberExactRefusal(lease, cost, own);
+  else {
+    // It costs more than what is left.
+    if (own.decision.remaining > 0) lease.asked -= counted;
+    rememberExactRefusal(lease, cost, own);
+  }
   return allowed;
 }
 

@@ -10,7 +10,7 @@ import {
   send,
   wayFor,
 } from "../../../../limiter/src/lease/holder.ts";
-import { countLeaseEvent, countLeaseUnits } from "../../metrics/lease-counts.ts";
+import { countLeaseEvent, countLeaseRefund, countLeaseUnits } from "../../metrics/lease-counts.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { runInTimer } from "../../runtime/background.ts";
 import { noteDefect } from "../../runtime/defects.ts";
@@ -22,12 +22,17 @@ import {
   cellOf,
   claim,
   dropRecord,
+  dropUndecided,
+  forgetTerm,
   freeze,
   isClaimed,
   saveRecord,
   takeOut,
+  takeRefunded,
+  termOf,
   thaw,
   unclaim,
+  undecidedIn,
   unitsIn,
 } from "./lease-cells.ts";
 import { type LeaseReply, sendLeaseMessage } from "./lease-messages.ts";
@@ -81,6 +86,7 @@ function lookClaimed(lease: Lease, token: string): boolean {
   const asked = addAsked(id, lease.asked);
   lease.asked = 0;
   const nowUs = stopwatchUs();
+  takeBackRefunded(lease, nowUs);
   if (record.waiting === 1) {
     // The sender was killed, or got no reply.
     if (nowUs - record.sentUs < leaseParameters.lifetimeUs) {
@@ -92,7 +98,8 @@ function lookClaimed(lease: Lease, token: string): boolean {
   // The count was lost and has started again from zero.
   if (asked < record.askedBefore) record.askedBefore = 0;
   expireUnits(lease, nowUs);
-  const next = plan(record, leaseParameters, unitsIn(lease.cell), asked, nowUs);
+  const term = termOf(lease.cell, record);
+  const next = plan(record, leaseParameters, unitsIn(lease.cell), undecidedIn(term), asked, nowUs);
   // Units for which requests are too expensive would expire.
   const isWorth = next.exchanges && (isLive(record, nowUs) || wayFor(record, lease.cost, nowUs) !== "exact");
   lease.worthWatching = isWorth || isLive(record, nowUs);
@@ -102,7 +109,8 @@ function lookClaimed(lease: Lease, token: string): boolean {
     return false;
   }
   const left = next.back > 0 ? takeOut(lease.cell, next.back) : unitsIn(lease.cell);
-  send(record, next, left, nowUs);
+  send(record, next, left, undecidedIn(term), nowUs);
+  if (termOf(lease.cell, record) !== term) forgetTerm(term);
   return beginExchange(lease, token);
 }
 
@@ -122,6 +130,18 @@ function expireUnits({ record, cell }: Lease, nowUs: number): void {
   countLeaseUnits("expired", left);
   countLeaseUnits("spent", record.out - left);
   record.out = 0;
+}
+
+/** They are undecided until they are in the cell: a report to Redis never misses them. */
+function takeBackRefunded({ record, cell }: Lease, nowUs: number): void {
+  if (!isLive(record, nowUs)) return;
+  const term = termOf(cell, record);
+  const units = takeRefunded(term);
+  if (units === 0) return;
+  countLeaseRefund(units);
+  // The cell is negative where several workers tried to take the last unit.
+  takeOut(cell, math.min(0, unitsIn(cell)) - units);
+  dropUndecided(term, units);
 }
 
 export function hasRoom(): boolean {
@@ -176,12 +196,15 @@ function applyReply(lease: Lease, answer: LeaseReply): void {
   const { record, cell } = lease;
   const nowUs = stopwatchUs();
   const { back, out } = record;
+  const term = termOf(cell, record);
   if (!acceptAnswer(record, answer, nowUs)) return;
   const before = freeze(cell);
   const unspent = math.max(before, 0);
   const kept = math.min(unspent, answer.honoured);
   const units = kept + answer.grant;
-  record.out = units;
+  if (termOf(cell, record) !== term) forgetTerm(term);
+  const undecided = undecidedIn(termOf(cell, record));
+  record.out = units + undecided;
   record.lost = 0;
   record.mostRestrictive = answer.mostRestrictive;
   record.remaining = answer.remaining;
@@ -193,7 +216,7 @@ function applyReply(lease: Lease, answer: LeaseReply): void {
   if (answer.grant > 0) countLeaseEvent("grants");
   countLeaseUnits("returned", math.min(back, out));
   countLeaseUnits("expired", unspent - kept);
-  countLeaseUnits("spent", out - back - unspent);
+  countLeaseUnits("spent", out - back - unspent - undecided);
 }
 
 /** Wakes only the requests that still wait: one whose client went away does not wait any more. */

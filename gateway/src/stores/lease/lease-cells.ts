@@ -3,6 +3,8 @@
 //   lease:ID          the record: packed numbers, then the name under which Redis knows this life of the lease
 //   lease:ID:asked    units that clients have requested in total
 //   lease:ID:NAME     the units that may be spent: see holder.ts
+//   lease:ID:NAME:TERM:undecided  units of requests that another policy may still refuse, and those that were refunded since the
+//                     last exchange; lease:ID:NAME:TERM:refunded has these alone
 //
 // Any of them may find no room, and nothing is evicted for it. A lease without its record begins another life, with another name and
 // other units; units that are lost stay unused. While memory is scarce, no lease begins: Redis decides each request. Only the worker
@@ -22,7 +24,7 @@ export interface LeaseRecord extends Holder {
   triedUs: number;
   /** 1 while Redis does not answer. */
   lost: number;
-  /** Units that the last reply left in the cell: those kept and those granted. */
+  /** Units that the last reply left: those granted, and those kept, in the cell or undecided. */
   out: number;
   /**
    * Of the limit with the fewest units left, as Redis last reported: its index, its whole units, and when it is as if never used.
@@ -32,13 +34,15 @@ export interface LeaseRecord extends Holder {
   resetAtUs: number;
 }
 
-const numbers = 23;
+const numbers = 24;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);
 /** A lease that nobody has used for this long is forgotten. */
 const lifeSeconds = 60;
 /** From the last fill. Units that are then left stay unused; if the lease is still in use, a cell is made again. */
 const cellLifeSeconds = 600;
+/** Longer than a term. */
+const termLifeSeconds = 90;
 /** More than any cell holds: while the cell is frozen, nobody finds units in it. */
 const frozen = 2 ** 40;
 
@@ -90,6 +94,7 @@ export function loadRecord(id: string, record: LeaseRecord): boolean {
   record.resetAtUs = packed.get(20);
   record.retryAtUs = packed.get(21);
   record.clientsAtUs = packed.get(22);
+  record.termUs = packed.get(23);
   record.name = string.sub(text, bytes + 1);
   return true;
 }
@@ -119,7 +124,46 @@ export function saveRecord(id: string, record: LeaseRecord): boolean {
   packed.set(20, record.resetAtUs);
   packed.set(21, record.retryAtUs);
   packed.set(22, record.clientsAtUs);
+  packed.set(23, record.termUs);
   return countersDict.safe_set(id, ffi.string(packed, bytes) + record.name, lifeSeconds)[0] === true;
+}
+
+/** @returns under which the units of the present term are that are undecided */
+export function termOf(cell: string, { termUs }: LeaseRecord): string {
+  return `${cell}:${string.format("%.0f", termUs)}`;
+}
+
+/** Before the units are taken from the cell. @returns false: there was no memory, and they cannot be refunded */
+export function addUndecided(term: string, units: number): boolean {
+  return addSafely(countersDict, `${term}:undecided`, units, termLifeSeconds) !== undefined;
+}
+
+/** The units are spent, or were not there. */
+export function dropUndecided(term: string, units: number): void {
+  countersDict.incr(`${term}:undecided`, -units);
+}
+
+export function undecidedIn(term: string): number {
+  return math.max(0, countersDict.get<number>(`${term}:undecided`)[0] ?? 0);
+}
+
+/** They stay undecided, until the worker that may exchange moves them into the cell. */
+export function addRefunded(term: string, units: number): void {
+  addSafely(countersDict, `${term}:refunded`, units, termLifeSeconds);
+}
+
+/** @returns the units that were refunded; they stay undecided */
+export function takeRefunded(term: string): number {
+  const units = countersDict.get<number>(`${term}:refunded`)[0] ?? 0;
+  if (units === 0) return 0;
+  countersDict.incr(`${term}:refunded`, -units);
+  return units;
+}
+
+/** The term has ended. What is refunded later is spent. */
+export function forgetTerm(term: string): void {
+  countersDict.delete(`${term}:undecided`);
+  countersDict.delete(`${term}:refunded`);
 }
 
 /** The next worker that uses the lease begins another life. */

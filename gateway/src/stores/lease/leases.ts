@@ -33,6 +33,8 @@ export interface Lease {
   cell: string;
   /** Units that clients requested in this worker and that are not in the record yet. */
   asked: number;
+  /** The cost of the last request that was admitted. What costs more and is refused is no demand: no lease could have paid it. */
+  paid: number;
   lookedUs: number;
   /** The cost of the last request for which the units were missing. */
   cost: number;
@@ -98,6 +100,7 @@ function newLease(policy: CompiledPolicy, keyValues: string): Lease {
     record: newRecord(gatewayName),
     cell: "",
     asked: 0,
+    paid: 1,
     // As if just checked: for a key that is requested only once, shared memory stores nothing.
     lookedUs: stopwatchUs(),
     cost: 1,

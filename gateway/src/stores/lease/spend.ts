@@ -6,12 +6,12 @@ import { emptyDecision, never } from "../../../../limiter/src/algorithms/decisio
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import { type CompiledLimit, type CompiledPolicy, isEverHeld } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
-import { isLive, mayRefund } from "../../../../limiter/src/lease/holder.ts";
-import { countLeaseAdmission, countLeaseRefund } from "../../metrics/lease-counts.ts";
+import { isLive } from "../../../../limiter/src/lease/holder.ts";
+import { countLeaseAdmission } from "../../metrics/lease-counts.ts";
 import { countersDict } from "../../runtime/shared-memory.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
 import type { Charge, Check, Outcome, Spent } from "../store.ts";
-import { claim, takeOut, unclaim, unitsIn } from "./lease-cells.ts";
+import { addRefunded, addUndecided, dropUndecided, termOf, unitsIn } from "./lease-cells.ts";
 import { type Lease, leaseOf, refresh } from "./leases.ts";
 
 const decision = emptyDecision();
@@ -28,7 +28,8 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
   const nowUs = stopwatchUs();
   const allowed = spend(lease, cost, nowUs);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
-  lease.asked += cost;
+  if (allowed) lease.paid = cost;
+  lease.asked += demandOf(lease, cost);
   if (!allowed) mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
   else if (!merged.quiet) mergePermission(lease, policy, decision.remaining, merged);
   return allowed;
@@ -40,31 +41,32 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
  * @returns whether the request is allowed
  */
 export function spendUnspent(check: Check, outcome: Outcome): boolean {
-  const lease = leaseOf(check.policy, check.keyValues);
-  if (!spend(lease, check.policy.policy.cost, stopwatchUs())) return false;
-  return allow(lease, check, outcome);
+  return allowFrom(leaseOf(check.policy, check.keyValues), check, outcome, 0, stopwatchUs());
 }
 
-/**
- * Refunds units that were spent for a request that another policy refused: to the lease, unless Redis already counts them as
- * spent.
- */
-export function refundLeased({ policy, keyValues }: Charge, spent: Spent): void {
+/** Refunds units of a request that another policy refused: they are in the lease again when a worker next looks after it. */
+export function refundLeased({ policy }: Charge, spent: Spent): void {
+  if (spent.term !== undefined) addRefunded(spent.term, policy.policy.cost);
+  spent.term = undefined;
+}
+
+/** The request goes on: its units are demand, and they cannot be refunded any more. */
+export function spendForGood({ policy, keyValues }: Charge, spent: Spent): void {
+  const { cost } = policy.policy;
   const lease = leaseOf(policy, keyValues);
-  // The claim keeps other workers from reporting the lease's units to Redis meanwhile.
-  const token = claim(lease.id, 1);
-  if (token === undefined) return;
-  refresh(lease);
-  const { name } = lease.record;
-  if (name === spent.name && mayRefund(lease.record, spent.seq, spent.acknowledged, stopwatchUs())) {
-    takeOut(lease.cell, -policy.policy.cost);
-    countLeaseRefund(policy.policy.cost);
-  }
-  unclaim(lease.id);
+  lease.paid = cost;
+  lease.asked += cost - spent.counted;
+  if (spent.term !== undefined) dropUndecided(spent.term, cost);
+  spent.term = undefined;
+}
+
+/** Returns how many units of a request that was not admitted yet are demand. */
+export function demandOf({ paid }: Lease, cost: number): number {
+  return cost <= paid ? cost : 0;
 }
 
 /** Subtracts once from the cell of all workers. */
-export function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
+function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
   if (!isLive(record, nowUs)) return false;
   if (cost > 1 && unitsIn(cell) < cost) return false;
   const [left] = countersDict.incr(cell, -cost);
@@ -74,22 +76,34 @@ export function spend({ record, cell }: Lease, cost: number, nowUs: number): boo
   return true;
 }
 
-/** This worker knows of no units, but another worker may have received more: reads the record again. */
-export function spendElse(lease: Lease, cost: number): boolean {
+/** This worker knows of no units, but another worker may have received more: reads the record again. @returns whether one has */
+export function hasMore(lease: Lease): boolean {
   const { record } = lease;
   const { acknowledged, name } = record;
   refresh(lease);
-  if (record.acknowledged === acknowledged && record.name === name) return false;
-  return spend(lease, cost, stopwatchUs());
+  return record.acknowledged !== acknowledged || record.name !== name;
 }
 
-export function allow(lease: Lease, check: Check, outcome: Outcome): boolean {
+/**
+ * Allows the check if the lease has the units. They are undecided until the request goes on, because another policy may refuse it.
+ *
+ * @param counted units of the request that are among those asked for already
+ */
+export function allowFrom(lease: Lease, check: Check, outcome: Outcome, counted: number, nowUs: number): boolean {
   const { policy, keyValues, chargedAt } = check;
   const { limits } = policy;
+  const { cost } = policy.policy;
+  if (!isLive(lease.record, nowUs) || unitsIn(lease.cell) < cost) return false;
+  const term = termOf(lease.cell, lease.record);
+  const isNoted = addUndecided(term, cost);
+  if (!spend(lease, cost, nowUs)) {
+    if (isNoted) dropUndecided(term, cost);
+    return false;
+  }
   mergePermission(lease, policy, decision.remaining, check.merged ?? outcome.merged);
   check.allowed = true;
-  const { name, seq, acknowledged } = lease.record;
-  outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "leased", spent: { name, seq, acknowledged } });
+  const spent = { term: isNoted ? term : undefined, counted };
+  outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "leased", spent });
   return true;
 }
 

@@ -121,8 +121,10 @@ function recall(check: Check, key: string, merged: MergedDecision): boolean {
   return true;
 }
 
-/** Does not apply to checks that report a result of their own. */
-function recallAny(checks: readonly Check[], merged: MergedDecision): boolean {
+/**
+ * Returns whether a cached refusal decides them all. Does not apply to checks that report a result of their own.
+ */
+export function recallAny(checks: readonly Check[], merged: MergedDecision): boolean {
   for (const check of checks) {
     if (check.merged === undefined && recall(check, firstKey(check), merged)) return true;
   }

@@ -109,6 +109,21 @@ function leaseSupport.world(options)
     return self.check(self.admit.admitLeased, fields)
   end
 
+  -- The request of this result goes on.
+  function self.goOn(result)
+    self.worker.call(function()
+      for _, charge in ipairs(result.outcome.charges) do
+        self.spend.spendForGood(charge, charge.spent)
+      end
+    end)
+    return result
+  end
+
+  -- Units that may still be refunded.
+  function self.undecided()
+    return self.cells.undecidedIn(self.cells.termOf(self.lease.cell, self.lease.record))
+  end
+
   function self.calls()
     return world.redis.count("lease"), world.redis.count("charge_leased")
   end

@@ -623,17 +623,119 @@ describe("workers that share a lease", function()
 end)
 
 describe("a leased policy beside another", function()
-  it("has its units back when the other refuses", function()
-    local both = policy("a", fixed("100000/1h"), leased)
+  local total = fixed("100000/1h")
+
+  it("spends nothing where the other is known to refuse", function()
+    local both = policy("a", total, leased)
     local small = policy("b", fixed("10/1h"))
     small.match = both.match
     local world = support.world({ policies = { both, small } })
     demand({ world }, "a", 1000, 300)
     world.run(1500)
     assert.equal(10, #passedAt({ world }))
-    local counted = support.used(world, "a", fixed("100000/1h"))
-    -- What Redis had been told of as spent meanwhile stays spent.
-    assert.is_true(counted >= 10 and counted < 150, tostring(counted))
+    assert.equal(10, support.used(world, "a", total))
+    assert.is_true(fleet.leaseUnits(world).granted < 100, tostring(fleet.leaseUnits(world).granted))
+    support.assertQuiet(world)
+  end)
+
+  -- Every second request meets the other policy, whose only slot is taken: it is refused, and no refusal by slots is remembered.
+  local function withSlots(options)
+    local slots = policy("b", { algorithm = "concurrency", quota = 1, ttl = "1m" }, { key = { "header:x-slot" } })
+    slots.match = { paths = { "/a" } }
+    local world = support.world(support.with({ workers = 3, policies = { policy("a", total, leased), slots } }, options))
+    support.ask(world, "a", 1, { variables = { http_x_slot = "s" }, serviceUs = 3000000 })
+    world.run(10)
+    return world
+  end
+
+  it("has all units back of requests that the other refuses, whatever Redis was told meanwhile", function()
+    for seed = 1, 3 do
+      local world = withSlots({ seed = seed })
+      delaysOf(world, 50, 3000)
+      demand({ world }, "a", 600, 1200)
+      local refused = demand({ world }, "a", 900, 1200, { variables = { http_x_slot = "s" } })
+      world.run(2000)
+      assert.same({ [429] = 1080 }, world.statuses(refused))
+      assert.equal(721, #passedAt({ world }))
+      assert.equal(721, support.used(world, "a", total), "seed " .. seed)
+      assert.equal(0, recordOf(world).out)
+      -- Metrics are flushed.
+      world.run(3000)
+      local units = fleet.leaseUnits(world)
+      assert.equal(0, units.expired)
+      assert.equal(units.granted, units.spent + units.returned)
+      assert.equal(units.admitted, units.spent)
+      support.assertQuiet(world)
+    end
+  end)
+
+  it("gives no unit twice, wherever between two accesses to shared memory another has its turn", function()
+    for seed = 1, 4 do
+      local world = withSlots({ seed = seed, interruptions = 0.1, interruptedUs = 3000 })
+      demand({ world }, "a", 600, 700)
+      demand({ world }, "a", 900, 700, { variables = { http_x_slot = "s" } })
+      world.run(3500)
+      local passed, used = #passedAt({ world }), support.used(world, "a", total)
+      assert.is_true(used >= passed, ("seed %d: %d of %d"):format(seed, passed, used))
+      assert.is_true(used <= passed + 20, ("seed %d: %d of %d"):format(seed, passed, used))
+      support.assertQuiet(world)
+    end
+  end)
+
+  it("has units back of clients that leave while they wait for the other, long after they were spent", function()
+    local patient = policy("b", fixed("10/1h"), { key = { "header:x-user" }, onLimit = { action = "delay", maxDelay = "10s" } })
+    patient.match = { paths = { "/a" } }
+    patient.priority = 5
+    local first = policy("a", total, support.with(leased, { onLimit = { action = "delay", maxDelay = "1s" }, priority = 1 }))
+    local world = support.world({ workers = 2, policies = { first, patient } })
+    demand({ world }, "a", 600, 1200)
+    world.run(300)
+    local waiting = demand({ world }, "a", 100, 300, { variables = { http_x_user = "u" } })
+    world.run(700)
+    for _, request in ipairs(waiting) do
+      if not request.decidedUs then
+        request.abort()
+      end
+    end
+    world.run(1200)
+    assert.equal(730, #passedAt({ world }))
+    assert.equal(730, support.used(world, "a", total))
+  end)
+end)
+
+describe("a request that states a cost that its limit does not have any more", function()
+  local total = fixed("10000/1h")
+  local priced = support.with(leased, { cost = { from = "header:x-cost", max = 10000 } })
+
+  for _, cost in ipairs({ "10000", "6000" }) do
+    it(("is no demand: its gateway leases nothing for requests of %s units that are refused"):format(cost), function()
+      local worlds = fleet.start({ policies = { policy("a", total, priced) } })
+      local world = worlds[1]
+      local dear = support.ask(worlds[2], "a", 1, { variables = { http_x_cost = "5000" } })
+      world.run(20)
+      assert.same({ [200] = 1 }, world.statuses(dear))
+      local refused = demand({ worlds[1] }, "a", 1000, 2000, { variables = { http_x_cost = cost } })
+      local honest = demand({ worlds[2] }, "a", 100, 2000)
+      world.run(2500)
+      assert.same({ [429] = 2000 }, world.statuses(refused))
+      assert.same({ [200] = 200 }, world.statuses(honest))
+      assert.equal(5200, support.used(world, "a", total))
+      world.run(3000)
+      assert.equal(0, fleet.leaseUnits(worlds[1]).granted)
+    end)
+  end
+
+  it("is no demand either beside others that the lease pays", function()
+    local worlds = fleet.start({ policies = { policy("a", total, priced) } })
+    local world = worlds[1]
+    local honest = demand(worlds, "a", 400, 2000)
+    local refused = demand({ worlds[1] }, "a", 1000, 2000, { variables = { http_x_cost = "10000" } })
+    world.run(1500)
+    assert.is_true(unitsHeld(worlds[1]) < 100, tostring(unitsHeld(worlds[1])))
+    world.run(1000)
+    assert.same({ [429] = 2000 }, world.statuses(refused))
+    assert.same({ [200] = 800 }, world.statuses(honest))
+    assert.equal(800, support.used(world, "a", total))
   end)
 end)
 
