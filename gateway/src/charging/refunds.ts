@@ -4,6 +4,7 @@ import type { StoreName } from "../../../limiter/src/compiled/compile.ts";
 import { runSoon } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
+import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, stayCharged } from "../stores/store.ts";
 import { stores } from "./stores.ts";
 
@@ -46,6 +47,11 @@ function refunding(charges: readonly Charge[], done: Semaphore): (this: void) =>
     if (!refunded) noteDefect("timers", stayCharged, defect);
     done.post(1);
   };
+}
+
+/** The request goes on: nothing of these charges is refunded any more. */
+export function chargeForGood(charges: readonly Charge[]): void {
+  for (const charge of charges) if (charge.spent !== undefined) spendForGood(charge, charge.spent);
 }
 
 /** Refunds it where nothing may yield, as in the log phase. */

@@ -2,10 +2,10 @@
 
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countDecision, type Result } from "../metrics/counts.ts";
-import { spendForGood } from "../stores/lease/spend.ts";
 import { type Check, newOutcome } from "../stores/store.ts";
 import { deferCharge } from "./deferred-charges.ts";
 import { holdSlots } from "./held-slots.ts";
+import { chargeForGood } from "./refunds.ts";
 import { stores } from "./stores.ts";
 
 /**
@@ -20,8 +20,8 @@ export function observe(check: Check): LuaMultiReturn<[result: Result, merged: M
   for (const charge of outcome.charges) {
     if (policy.policy.holdsSlots) holdSlots(charge);
     if (policy.policy.deferred) deferCharge(charge);
-    if (charge.spent !== undefined) spendForGood(charge, charge.spent);
   }
+  chargeForGood(outcome.charges);
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
   countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);
   return $multi(result, outcome.merged);

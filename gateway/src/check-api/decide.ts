@@ -21,7 +21,7 @@ import { admit, admitTogether, forgetUndecided, keepUndecided } from "../chargin
 import { admitInTurn } from "../charging/delay.ts";
 import { handOver, holdSlots, withoutSlots } from "../charging/held-slots.ts";
 import { peek } from "../charging/peek.ts";
-import { refundSurely } from "../charging/refunds.ts";
+import { chargeForGood, refundSurely } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
 import { mayWait, mostOfOnePolicy, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCallersDecision } from "../metrics/caller-counts.ts";
@@ -36,7 +36,6 @@ import { pricedPolicy } from "../request/costs.ts";
 import { areLogged, logDecision } from "../respond/log-variables.ts";
 import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { undoingDefects } from "../runtime/defects.ts";
-import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOutcome } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
 
@@ -141,7 +140,7 @@ export function decideRequestedChecks(
   // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
   for (const outcome of distinct) if (outcome.reason === "shadow" && !outcome.isPeek && !holds) watch(outcome);
   if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);
-  else for (const charge of charges) if (charge.spent !== undefined) spendForGood(charge, charge.spent);
+  else chargeForGood(charges);
   for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
     if (isPeek) continue;
     countCallersDecision(allowed ? caller.allowedSeries : caller.refusedSeries);

@@ -5,7 +5,7 @@ import { clearMerged, type MergedDecision } from "../../../limiter/src/compiled/
 import { forgetUndecided } from "../charging/admit.ts";
 import { deferCharge } from "../charging/deferred-charges.ts";
 import { holdSlots, isLost, releaseSlots } from "../charging/held-slots.ts";
-import { refundAll } from "../charging/refunds.ts";
+import { chargeForGood, refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, refuseUnasked, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type DecidedBefore, noteDecided, remember } from "../request/decided-before.ts";
@@ -16,7 +16,6 @@ import { applyMarks, hasMark, type Marks, setLine, setMark } from "../respond/ma
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import type { Settings } from "../settings.ts";
-import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, type Denial, type Hold, newOutcome, type Outcome } from "../stores/store.ts";
 import { evaluate } from "./evaluate.ts";
 
@@ -67,8 +66,8 @@ function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undef
   for (const charge of charges) {
     if (charge.policy.policy.holdsSlots) holdSlots(charge);
     if (charge.policy.policy.deferred) deferCharge(charge);
-    if (charge.spent !== undefined) spendForGood(charge, charge.spent);
   }
+  chargeForGood(charges);
   if (style !== "none") setHeaders(style, merged);
   if (merged.delayUs > 0) {
     const shaping = charges.filter((charge) => isShaping(charge));

@@ -7,7 +7,7 @@ import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, type MergedDecision, newMergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
 import { admit, admitWithoutRedis } from "../charging/admit.ts";
 import { holdSlots } from "../charging/held-slots.ts";
-import { refundLater } from "../charging/refunds.ts";
+import { chargeForGood, refundLater } from "../charging/refunds.ts";
 import { refuseIfFull, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { configuredRedis } from "../redis/redis-settings.ts";
@@ -19,7 +19,7 @@ import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import type { HeaderStyle, Settings } from "../settings.ts";
-import { spendForGood, spendLease } from "../stores/lease/spend.ts";
+import { spendLease } from "../stores/lease/spend.ts";
 import { decideOnNode } from "../stores/node/node-counters.ts";
 import { chargedAtByLast, decideOneInRedis } from "../stores/redis/decide-checks.ts";
 import { byChoice } from "../stores/redis/overload.ts";
@@ -115,7 +115,7 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
   }
   if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
   else if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  else for (const charge of charges) if (charge.spent !== undefined) spendForGood(charge, charge.spent);
+  else chargeForGood(charges);
   return respond(style, policy, keyValues, merged, outcome);
 }
 
