@@ -4,7 +4,7 @@
 //
 // A part that the others can do without for a while is started again instead, once all have been ready.
 import { type ChildProcess, spawn } from "node:child_process";
-import { readFileSync, statSync } from "node:fs";
+import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { findProgram } from "./nginx-binary.ts";
 import { say } from "./step.mjs";
@@ -44,6 +44,7 @@ const patienceMs = 7000;
 /** Under npm, one Ctrl-C arrives twice, from the terminal and from npm: only a later signal is a second one. */
 const sameKeystrokeMs = 300;
 const keptLines = 20;
+const mostReadOfLog = 65_536;
 /** Doubled each time that it ends within a minute. */
 const firstPauseMs = 1_000;
 const longestPauseMs = 30_000;
@@ -81,6 +82,7 @@ export class Processes {
     // then ends its workers).
     const ties = this.#setpriv === undefined ? [] : [this.#setpriv, "--pdeathsig", "TERM", "--"];
     const [command = part.command, ...args] = [...ties, part.command, ...part.args];
+    const logSizeBefore = sizeOf(part.logFile);
     const child = spawn(command, args, { env: part.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
     const ended = new Promise<string>((resolve) => {
       child.on("error", (error) => resolve(`cannot be started: ${error.message}`));
@@ -88,7 +90,6 @@ export class Processes {
       child.on("exit", () => signalGroup(child, "SIGKILL"));
       child.on("close", (code, signal) => resolve(signal === null ? `exit code ${code}` : `killed by ${signal}`));
     });
-    const logSizeBefore = sizeOf(part.logFile);
     const running: RunningPart = {
       part,
       child,
@@ -231,7 +232,18 @@ function sizeOf(file: string | undefined): number {
   return file === undefined ? 0 : (statSync(file, { throwIfNoEntry: false })?.size ?? 0);
 }
 
+/** A log that nobody rotates may be larger than the memory. */
 function linesAfter(file: string | undefined, size: number): string[] {
-  if (file === undefined || sizeOf(file) <= size) return [];
-  return readFileSync(file).subarray(size).toString("utf8").trimEnd().split("\n");
+  const end = sizeOf(file);
+  if (file === undefined || end <= size) return [];
+  const bytes = Buffer.alloc(Math.min(end - size, mostReadOfLog));
+  const log = openSync(file, "r");
+  try {
+    const read = readSync(log, bytes, 0, bytes.length, end - bytes.length);
+    const lines = bytes.toString("utf8", 0, read).trimEnd().split("\n");
+    // The first one is the end of a line.
+    return bytes.length < end - size ? lines.slice(1) : lines;
+  } finally {
+    closeSync(log);
+  }
 }
