@@ -39,6 +39,8 @@ import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requ
  * number of queues, so that a worker decides for those that wait at most a thousand times a second.
  */
 const decideAgainMs = 10;
+/** The longest pause: units come back earlier than the limit said if the request that took them is refused by another policy. It grows alike. */
+const longestPauseMs = 100;
 /** What a request hears that waits behind others, and has not been decided when its time is over. */
 const unaskedRetryUs = 1_000;
 
@@ -130,7 +132,7 @@ export function admitInTurn(
 function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, decide: () => boolean): boolean {
   const { queue, turn } = queued;
   if (queue.first === queued) {
-    sleepAsFirst(queued, queue.nextAtMs);
+    sleepAsFirst(queued);
   } else {
     turn.wait(math.max(untilMs - stopwatchMs(), 0) / 1000);
     if (queue.first !== queued) return false;
@@ -141,12 +143,13 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
     if (own.policy === undefined) return false;
     noteRefusal(queue, own);
     if (own.decision.retryAfterUs === never || queue.nextAtMs > untilMs) return false;
-    sleepAsFirst(queued, queue.nextAtMs);
+    sleepAsFirst(queued);
   }
 }
 
 /** Other workers know all the time that this request waits. */
-function sleepAsFirst({ queue, arrivedUs }: QueuedRequest, atMs: number): void {
+function sleepAsFirst({ queue, arrivedUs }: QueuedRequest): void {
+  const atMs = math.min(queue.nextAtMs, stopwatchMs() + math.max(longestPauseMs, queueCount));
   for (;;) {
     sayFirst(queue.counter, arrivedUs);
     const leftMs = atMs - stopwatchMs();
