@@ -129,7 +129,8 @@ describe("when the name of Redis moves", function()
     assert.same({ [503] = 600 }, world.statuses(requests))
     assert.is_true(old.made > made and old.made <= made + 6, old.made - made .. " connections")
     assert.same({}, world.logged("Redis is another one now"))
-    assert.is_true(charges(old) < 10, "refusals were forgotten")
+    -- A refusal is remembered for ten seconds.
+    assert.is_true(charges(old) < 15, "refusals were forgotten")
     support.assertQuiet(world)
   end)
 
