@@ -96,7 +96,15 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
     );
     return;
   }
-  watchEpoch(settings, () => recentCount > 0, forgetRefusals);
+  watchEpoch(
+    settings,
+    () => recentCount > 0,
+    () => {
+      for (const name in recent) dropSharedRefusal(name);
+      for (const name in older) dropSharedRefusal(name);
+      forgetRefusals();
+    },
+  );
 }
 
 /**
