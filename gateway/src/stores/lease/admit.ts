@@ -108,7 +108,7 @@ function decideExactly(
   }
   mergeAll(check.merged ?? outcome.merged, own);
   check.allowed = allowed;
-  if (allowed)
+  if (allowed) {
     outcome.charges.push({
       policy,
       limits: policy.limits,
@@ -118,7 +118,10 @@ function decideExactly(
       spent: { term: undefined, counted },
       redis: redisInstance(),
     });
-  else {
+    // A cheaper request has what a dearer one did not get.
+    const known = lease.refusal;
+    if (known !== undefined) lease.refusal = { ...known, remaining: math.max(0, known.remaining - cost) };
+  } else {
     // It costs more than what is left.
     if (own.decision.remaining > 0) lease.asked -= counted;
     rememberExactRefusal(lease, cost, own);
