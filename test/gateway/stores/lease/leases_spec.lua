@@ -707,6 +707,78 @@ describe("a leased policy beside another", function()
   end)
 end)
 
+describe("no unit stays undecided", function()
+  -- A number of the lease's term for each gateway: what is undecided there.
+  local function undecided(world)
+    local units = {}
+    for key, entry in pairs(world.dicts.sluice_counters.entries) do
+      if key:find(":undecided", 1, true) then
+        units[#units + 1] = world.dict("sluice_counters"):get(key)
+      end
+    end
+    return units
+  end
+
+  local total = fixed("100000/1h")
+  local other = policy("b", total, { match = { paths = { "/a" } } })
+  for name, case in pairs({
+    ["of a policy alone"] = { fields = {} },
+    ["of a policy beside another"] = { fields = {}, other = other },
+    ["of a policy in shadow mode"] = { fields = { mode = "shadow" }, other = other },
+    ["of a policy that tags"] = { fields = { onLimit = { action = "tag", header = "x-mark: over" } }, other = other },
+    ["of a policy that delays"] = { fields = { onLimit = { action = "delay", maxDelay = "1s" } }, other = other },
+    ["while Redis is away"] = { fields = {}, other = other, isAway = true },
+  }) do
+    it(name, function()
+      local policies = { policy("a", total, support.with(leased, case.fields)), case.other }
+      local world = support.world({ workers = 2, policies = policies })
+      demand({ world }, "a", 1000, 600)
+      world.run(500)
+      if case.isAway then
+        world.redis.cutOff()
+      end
+      world.run(case.isAway and 1000 or 150)
+      local units = undecided(world)
+      assert.is_true(case.isAway or #units > 0)
+      for _, each in ipairs(units) do
+        assert.equal(0, each)
+      end
+      -- A leased key's share begins without units.
+      assert.is_true(case.isAway or #passedAt({ world }) == 600)
+      support.assertQuiet(world)
+    end)
+  end
+
+  for _, allOrNone in ipairs({ true, false }) do
+    it("of checks, all or none: " .. tostring(allOrNone), function()
+      local world = support.world({ policies = { policy("a", total, leased), policy("b", fixed("100/1h")) } })
+      local worker = world.workers[1]
+      local decide = worker.module("gateway.src.check-api.decide").decideRequestedChecks
+      local policies = worker.module("gateway.src.snapshot.current").policiesOf("shop")
+      local function of(each)
+        return { policy = each, applied = each, values = { "k" }, keyValues = "1:k", cost = 1, isPeek = false, maxWaitUs = 0, holds = false }
+      end
+      local allowed = 0
+      for i = 1, 600 do
+        world.at(i, function()
+          worker.call(function()
+            local outcomes = decide({ allowedSeries = "x", refusedSeries = "y" }, { of(policies.a), of(policies.b) }, {}, allOrNone)
+            allowed = allowed + (outcomes[1].allowed and 1 or 0)
+          end)
+        end)
+      end
+      world.run(620)
+      local units = undecided(world)
+      assert.equal(1, #units)
+      assert.equal(0, units[1])
+      assert.equal(600, allowed)
+      world.run(1000)
+      assert.equal(allOrNone and 100 or 600, support.used(world, "a", total))
+      assert.same({}, world.errors)
+    end)
+  end
+end)
+
 describe("a request that states a cost that its limit does not have any more", function()
   local total = fixed("10000/1h")
   local priced = support.with(leased, { cost = { from = "header:x-cost", max = 10000 } })
