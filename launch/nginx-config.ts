@@ -193,16 +193,36 @@ function refuseFilesOfOthers(gatewayDir: string): void {
   }
 }
 
-/** Lets the workers pass through the data dir. Its files are closed first: until now the directory kept other users out. */
+/**
+ * Lets the workers pass through the data dir. What is in it is closed first, but for directories of gateways and the one of the check
+ * API's socket: until now the directory kept other users out.
+ */
 function openTheWayTo(settings: Settings): void {
-  const { dataDir, gatewayDir } = settings;
+  const { dataDir, gatewayDir, checkSocket = "" } = settings;
   for (const entry of readdirSync(dataDir, { withFileTypes: true })) {
+    const path = join(dataDir, entry.name);
     // The file may be gone already: SQLite makes and removes files beside the database as it works.
-    if (entry.isFile()) withOwn(join(dataDir, entry.name), constants.O_RDONLY, closeToOthers, true);
+    if (entry.isFile()) withOwn(path, constants.O_RDONLY, closeToOthers, true);
+    else if (entry.isDirectory() && !isOfGateway(entry.name) && !checkSocket.startsWith(`${path}/`)) {
+      closeDirectory(path);
+    }
   }
   withOwn(realpathSync(dataDir), constants.O_DIRECTORY, (file) => fchmodSync(file, modeOf(fstatSync(file)) | 0o011));
   withOwn(gatewayDir, constants.O_DIRECTORY, (file) => fchmodSync(file, 0o711));
   withOwn(workersDir(settings), constants.O_DIRECTORY, (file) => fchmodSync(file, 0o700));
+}
+
+/** A directory that root cannot change, such as one that is mounted to be read only, keeps nothing from starting. */
+function closeDirectory(path: string): void {
+  try {
+    withOwn(path, constants.O_DIRECTORY, closeToOthers, true);
+  } catch (error) {
+    say(`${(error as Error).message}; other accounts may read what it is open for`);
+  }
+}
+
+function isOfGateway(name: string): boolean {
+  return /^(gateway|service)-\d+$/.test(name);
 }
 
 function closeToOthers(file: number): void {

@@ -30,11 +30,11 @@ function modeOf(path: string): string {
 }
 
 /** Writes the gateway's files for a data dir with the control plane's files, and keeps what is printed meanwhile. */
-function writeFiles(dataDir: string) {
+function writeFiles(dataDir: string, more: Record<string, string> = {}) {
   for (const name of ["gateway-token", "sluice.db", "sluice.db-wal"]) writeFileSync(join(dataDir, name), "secret");
   const said: string[] = [];
   const write = vi.spyOn(process.stdout, "write").mockImplementation((text) => said.push(String(text)) > 0);
-  const settings = readSettings({ SLUICE_DATA_DIR: dataDir });
+  const settings = readSettings({ SLUICE_DATA_DIR: dataDir, ...more });
   try {
     return { ...writeGatewayFiles(settings, nginx), said };
   } finally {
@@ -65,6 +65,18 @@ describe.skipIf(process.getuid?.() !== 0)("started by root, nginx has workers", 
       expect(can(': > "$1"', path)).toBe(false);
     }
     expect(can('mv "$1" "$1.moved"', snapshotDir)).toBe(false);
+  });
+
+  it("that pass through a data dir whose own directories are closed, but for those of gateways and of the check socket", () => {
+    const dataDir = temporaryDir();
+    for (const name of ["backup", "run", "gateway-9999"]) {
+      mkdirSync(join(dataDir, name), { mode: 0o755 });
+      writeFileSync(join(dataDir, name, "file"), "secret");
+    }
+    const { said } = writeFiles(dataDir, { SLUICE_CHECK_SOCKET: join(dataDir, "run/check.sock") });
+    expect(said).toEqual([]);
+    const modes = ["", "backup", "run", "gateway-9999", "gateway-8080"].map((name) => modeOf(join(dataDir, name)));
+    expect(modes).toEqual(["711", "700", "755", "755", "711"]);
   });
 
   it("of that account in a configuration printed before its directory exists, with what to make", () => {
