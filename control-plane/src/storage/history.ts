@@ -100,7 +100,7 @@ const mostBans = 1_000;
 /**
  * Lists the documents that differ between two revisions, by app, kind and name. Of bans, only the newest are listed.
  *
- * @param from 0: before the first revision @param to not below `from`
+ * @param from 0: before the first revision @param to a later revision
  * @param pause is called between steps of some milliseconds, and resolves when it is time for the next one
  * @param touched what an earlier call has read of the entries since `from`
  * @throws ApiError revision-not-found if a revision is not there, or not kept any more
@@ -375,7 +375,8 @@ async function requireKept(
   to: number,
 ): Promise<void> {
   const head = await database.selectFrom("meta").select("revision").where("id", "=", 1).executeTakeFirstOrThrow();
-  if (to > Number(head.revision)) throw new ApiError("revision-not-found", `There is no revision ${to} yet.`);
+  const newest = Math.max(from, to);
+  if (newest > Number(head.revision)) throw new ApiError("revision-not-found", `There is no revision ${newest} yet.`);
   const mayRead = app === undefined || apps === undefined || apps.includes(app);
   const begin = await historyBegin(database, app === undefined ? apps : mayRead ? [app] : []);
   if (from >= Math.min(begin, to)) return;

@@ -383,7 +383,7 @@ describe("a roll-back", () => {
     expect([refused.status, refused.body.code]).toEqual([400, "invalid-policy"]);
   });
 
-  it("of a policy that the app never had, or to a time before the app, is refused and deletes nothing", async () => {
+  it("of a policy that the app never had, to a time before the app, or to one that has not come, is refused and deletes nothing", async () => {
     const running = await start();
     const { call } = running;
     const misspelt = await call("POST", "/revisions/2/rollback", { body: { app: "shop", policy: "boks" } });
@@ -393,6 +393,10 @@ describe("a roll-back", () => {
     ]);
     const early = await call("POST", "/revisions/0/rollback", { body: { app: "shop" } });
     expect([early.status, early.body.detail]).toEqual([404, 'The app "shop" was made after revision 0.']);
+    for (const body of [{ app: "shop" }, { app: "shop", policy: "books" }]) {
+      const late = await call("POST", "/revisions/999/rollback", { body });
+      expect([late.status, late.body.detail]).toEqual([404, "There is no revision 999 yet."]);
+    }
     expect((await call("GET", "/revisions")).body.revisions[0].n).toBe(4);
     expect(await quotaOf(running)).toBe(3);
   });
