@@ -11,7 +11,14 @@ import {
   valueAt,
   withField,
 } from "../../console/src/pages/policies/editor/draft.ts";
-import { headersOf, textOfHeaders, textOfWindows } from "../../console/src/pages/policies/editor/written.ts";
+import { linesOf, textOfLines } from "../../console/src/pages/policies/editor/typed.ts";
+import {
+  headersOf,
+  keysOf,
+  textOfHeaders,
+  textOfKeys,
+  textOfWindows,
+} from "../../console/src/pages/policies/editor/written.ts";
 
 const books = { name: "books", limits: [{ algorithm: "fixed-window", quota: 5, window: "1m" }] };
 const textOf = ({ text }: Draft, path: string) => {
@@ -120,6 +127,23 @@ describe("text that somebody is in the middle of typing", () => {
   it("is shown as lines", () => {
     expect(textOfWindows([null, { days: "mon" }, { from: "08:00", to: "18:00" }])).toBe("-\nmon -\n08:00-18:00");
   });
+});
+
+it.each([
+  ["keys", textOfKeys, keysOf, [["a"], ["a", "b"]], "a\na | b"],
+  ["keys that no line can have", textOfKeys, keysOf, [["x\ny"], ["a | b"], [" c"], [""], ['["d"]'], ["a", "b | c"]]],
+  ["lines", textOfLines, linesOf, ["a", 'b "c"'], 'a\nb "c"'],
+  ["texts that no line can have", textOfLines, linesOf, ["x\ny", " c", '"d"']],
+  ["headers", textOfHeaders, headersOf, { "x-a": ["free", "trial"] }, "x-a: free, trial"],
+  [
+    "headers' values that no line can have",
+    textOfHeaders,
+    headersOf,
+    { "x-a": ["", "x\ny", " c", '"d"'], "x-b": [""] },
+  ],
+])("%s of a document are in the form as they are, and stay so", (_, textOf, read, value, text?: string) => {
+  expect(read(textOf(value))).toEqual(value);
+  if (text !== undefined) expect(textOf(value)).toBe(text);
 });
 
 it("a header's value with a comma stays one value", () => {

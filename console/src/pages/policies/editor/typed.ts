@@ -27,12 +27,28 @@ export function numberOf(text: string): unknown {
 
 /** @param text one item in each line @returns undefined if there is none */
 export function linesOf(text: string): unknown {
-  const lines = text.split("\n").flatMap((line) => (line.trim() === "" ? [] : [line.trim()]));
+  const lines = text.split("\n").flatMap((line) => (line.trim() === "" ? [] : [quotedIn(line.trim()) ?? line.trim()]));
   return lines.length === 0 ? undefined : lines;
 }
 
+/** A text that no line can have is in quotation marks, as in JSON. */
+function quotedIn(line: string): unknown {
+  if (!/^".*"$/.test(line)) return undefined;
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
 export function textOfLines(value: unknown): string {
-  return Array.isArray(value) ? value.join("\n") : textOfValue(value);
+  return Array.isArray(value) ? value.map(lineOf).join("\n") : textOfValue(value);
+}
+
+function lineOf(value: unknown): string {
+  // A new override has empty values, which are to be filled in.
+  if (typeof value !== "string" || value === "") return String(value);
+  return JSON.stringify(linesOf(value)) === JSON.stringify([value]) ? value : JSON.stringify(value);
 }
 
 export function textOfValue(value: unknown): string {

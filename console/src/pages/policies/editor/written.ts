@@ -20,12 +20,12 @@ export function textOfHeaders(value: unknown): string {
 
 function listOf(text: string): string[] {
   const found = text.match(/\s*("(?:[^"\\]|\\.)*"|[^,]*)\s*/g) ?? [];
-  return found.map((one) => unquoted(one.trim())).filter((one) => one !== "");
+  return filledOf(found).map(unquoted);
 }
 
 function quotedIfNeeded(value: unknown): string {
   const text = String(value);
-  return /[,"]|^\s|\s$/.test(text) ? JSON.stringify(text) : text;
+  return /^$|[,"\n\r]|^\s|\s$/.test(text) ? JSON.stringify(text) : text;
 }
 
 function unquoted(text: string): string {
@@ -60,14 +60,29 @@ export function textOfWindows(value: unknown): string {
   );
 }
 
-/** The values of a key in each line; between values of several parts there is " | ". */
+/** The values of a key in each line; between values of several parts there is " | ". A key that no such line can have is a list in JSON. */
 export function keysOf(text: string): unknown {
-  const keys = filled(text).map((line) => line.split(" | ").map((part) => part.trim()));
+  const keys = filled(text).map((line) => listIn(line) ?? line.split(" | ").map((part) => part.trim()));
   return keys.length === 0 ? undefined : keys;
 }
 
 export function textOfKeys(value: unknown): string {
-  return Array.isArray(value) ? value.map((key) => [key].flat().join(" | ")).join("\n") : "";
+  return Array.isArray(value) ? value.map((key) => textOfKey([key].flat())).join("\n") : "";
+}
+
+function textOfKey(parts: readonly unknown[]): string {
+  const text = parts.join(" | ");
+  const list = JSON.stringify(parts);
+  return JSON.stringify(keysOf(text)) === `[${list}]` ? text : list;
+}
+
+function listIn(line: string): unknown[] | undefined {
+  if (!/^\[.*\]$/.test(line)) return undefined;
+  try {
+    return JSON.parse(line) as unknown[];
+  } catch {
+    return undefined;
+  }
 }
 
 function filled(text: string): string[] {
@@ -75,10 +90,11 @@ function filled(text: string): string[] {
 }
 
 function items(text: string, separator: string): string[] {
-  return text
-    .split(separator)
-    .map((one) => one.trim())
-    .filter((one) => one !== "");
+  return filledOf(text.split(separator));
+}
+
+function filledOf(texts: readonly string[]): string[] {
+  return texts.map((one) => one.trim()).filter((one) => one !== "");
 }
 
 function orNothing(value: Record<string, unknown>): unknown {
