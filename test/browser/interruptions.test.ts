@@ -260,6 +260,24 @@ it("after somebody else's session has come into the browser unheard, the page sh
   await page.context().close();
 });
 
+it("a page that asks nothing by itself is hidden once its session has not been used for too long, with what it said was done", async () => {
+  const { page } = await newPage(browser);
+  await page.clock.install();
+  await signIn(page, system.controlUrl, adminToken, "/bans?app=default");
+  await page.getByRole("button", { name: /ban/i }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox").first().fill("198.51.100.9/32");
+  await dialog.getByRole("button", { name: "Ban" }).click();
+  const notice = page.locator(".notices p");
+  await notice.waitFor();
+  await page.context().clearCookies();
+  await page.clock.fastForward("01:01:00");
+  await page.getByRole("dialog", { name: "Your session has ended" }).waitFor();
+  expect(await notice.count()).toBe(1);
+  for (const shown of [notice, page.locator("main table")]) expect(await shown.isVisible()).toBe(false);
+  await page.context().close();
+});
+
 it("while a session has ended, nobody sees the page, and somebody else who signs in there gets one of their own", async () => {
   const { page } = await editorOf("hidden");
   const description = page.getByLabel("Description");

@@ -31,15 +31,31 @@ let aheadMs = 0;
 /** Less is the time on the way, and that the answer's date has no parts of a second. */
 const leastAheadMs = 2_000;
 
-/** Other tabs hear who signs in, and that somebody signs out. A page of another origin, as of another port, does not. */
+/** When the session ends at the latest, how long it lasts without a request, and when this browser had the last answer. */
+let endsMs = Number.POSITIVE_INFINITY;
+let idleMs = Number.POSITIVE_INFINITY;
+let usedMs = 0;
+/** Other tabs are told of the last answer so often. */
+const tellUseEveryMs = 10_000;
+let toldUseMs = 0;
+
+/** Other tabs hear who signs in, that somebody signs out, and that the session is used. A page of another origin, as of another port, does not. */
 const tabs = new BroadcastChannel("sluice-session");
 interface Heard {
   /** Undefined: they have signed out. */
-  readonly who?: string;
+  readonly who?: string | undefined;
+  readonly usedMs?: number;
 }
 tabs.onmessage = ({ data }: MessageEvent<Heard>) => {
   if (whoIsSignedIn !== undefined && data.who !== whoIsSignedIn) leavePage();
+  usedMs = Math.max(usedMs, data.usedMs ?? 0);
 };
+
+// A page that asks nothing by itself would be readable for as long as it is open. To ask is to use the session: so it asks when nothing has used it.
+setInterval(() => {
+  const isOver = nowMs() > endsMs || Date.now() > usedMs + idleMs + 2 * tellUseEveryMs;
+  if (isOver) onEnd();
+}, tellUseEveryMs);
 
 /** Nothing of what was shown to somebody stays, in memory neither: the page is loaded again, and asks who signs in. */
 function leavePage(): void {
@@ -54,8 +70,10 @@ export function isLeavingPage(): boolean {
 }
 
 /** Somebody else may have signed in in another tab: then this page goes. */
-export function noteSession({ csrfToken: token = "", who }: Schemas["Session"]): void {
+export function noteSession({ csrfToken: token = "", who, endsAt, endsUnusedAt }: Schemas["Session"]): void {
   if (whoIsSignedIn !== undefined && who !== whoIsSignedIn) leavePage();
+  endsMs = endsAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(endsAt);
+  idleMs = endsUnusedAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(endsUnusedAt) - nowMs();
   csrfToken = token;
   whoIsSignedIn = who;
 }
@@ -89,6 +107,8 @@ async function ask(request: Request): Promise<Response> {
   const again = request.clone();
   const response = await fetch(request);
   noteTime(response);
+  // Others, such as readyz, ask for no session.
+  if (new URL(request.url).pathname.startsWith("/api/v1/")) noteUse(response);
   if (response.status === 401 && new URL(request.url).pathname !== sessionPath) onEnd();
   if (response.status !== 403) return response;
   const problem: unknown = await response
@@ -110,6 +130,18 @@ async function ask(request: Request): Promise<Response> {
 function noteTime(response: Response): void {
   const difference = Date.parse(response.headers.get("date") ?? "") - Date.now();
   if (!Number.isNaN(difference)) aheadMs = Math.abs(difference) < leastAheadMs ? 0 : difference;
+}
+
+function noteUse({ status }: Response): void {
+  if (status === 401) {
+    endsMs = Number.POSITIVE_INFINITY;
+    idleMs = Number.POSITIVE_INFINITY;
+    return;
+  }
+  usedMs = Date.now();
+  if (whoIsSignedIn === undefined || usedMs - toldUseMs < tellUseEveryMs) return;
+  toldUseMs = usedMs;
+  tabs.postMessage({ who: whoIsSignedIn, usedMs } satisfies Heard);
 }
 
 const sessionHeaders: Middleware = {
