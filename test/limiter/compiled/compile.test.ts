@@ -46,10 +46,10 @@ test("a policy is leased if it says so, all of its limits can be leased, and its
   expect(overrideFor(leased(own, fast), ["1.2.3.4"])?.policy.store).toBe("exact");
 });
 
-test("a policy at another cost differs only in the cost, and is the same object each time", () => {
+test("a policy at another cost says that a request stated it, differs in nothing else, and is the same object each time", () => {
   const policy = compilePolicy("shop", policyNamed("books", { limits: [daily], cost: { from: "header:c", max: 4 } }));
   const priced = atCost(policy, 3);
-  expect(priced.policy).toEqual({ ...policy.policy, cost: 3 });
+  expect(priced.policy).toEqual({ ...policy.policy, cost: 3, isPriced: true });
   expect(priced.limits).toBe(policy.limits);
   expect(atCost(policy, 1)).toBe(policy);
   expect(atCost(policy, 4)).not.toBe(priced);
