@@ -83,7 +83,7 @@ export function decideOneInRedis(
   if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
   const allowed = readOne(pending, check, merged);
   lastChargedAt = check.chargedAt[0] as number;
-  if (allowed) forgetRefusalOf(key);
+  if (allowed) forgetRefusalOf(key, pending.submittedAtSeconds);
   // The numbers may belong to a whole batch, and must not be kept alive.
   pending.numbers = undefined;
   if (idlePending.length < mostIdlePending) idlePending.push(pending);

@@ -5,6 +5,7 @@ import { redisInstance } from "../../redis/epoch.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, Outcome, Store } from "../store.ts";
 import { isUncharged } from "./debts.ts";
@@ -66,6 +67,7 @@ export function chargesByOneCall(checks: readonly Check[]): boolean {
 }
 
 function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome: Outcome): boolean | undefined {
+  const submittedAtSeconds = wallSeconds();
   const [allowed, failure] = decide(redis, checks, outcome);
   if (allowed === undefined) {
     if (failure === byChoice) for (const check of checks) check.overloaded = true;
@@ -74,7 +76,7 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
   if (allowed !== true) return allowed;
   for (const check of checks) {
     const { policy, keyValues, chargedAt } = check;
-    forgetRefusalOf(firstKey(check));
+    forgetRefusalOf(firstKey(check), submittedAtSeconds);
     outcome.charges.push({
       policy,
       limits: policy.limits,

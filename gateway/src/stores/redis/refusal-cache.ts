@@ -23,11 +23,12 @@ interface Refusal {
   readonly submittedAtSeconds: number;
   /** By Redis' reply, no units are available before this time; clients are told so. */
   readonly retryAtSeconds: number;
-  /** Then Redis decides again. */
-  readonly untilSeconds: number;
+  /** Then Redis decides again; 0: Redis has charged the key since. */
+  untilSeconds: number;
   readonly resetAtSeconds: number;
   readonly merged: MergedDecision;
-  readonly usedUp: UsedUp;
+  /** When the key last had no units for any request, by this refusal or one before. Undefined: unknown, or not true any more. */
+  known: LastKnown | undefined;
   /** The key's place in `backAtSeconds`. */
   readonly place: number;
 }
@@ -128,6 +129,8 @@ export function rememberRefusal(
   const place = placeOf(name);
   if (submittedAtSeconds < (backAtSeconds[place] as number)) return;
   const retrySeconds = (endsNever ? endless : retryAfterUs) / 1_000_000;
+  const before = recent[name] ?? older[name];
+  const retryAtSeconds = submittedAtSeconds + retrySeconds;
   const mostSeconds = usedUp.isLasting && policy.policy.onLimit.action === "reject" ? longest : shortSeconds;
   if (recentCount >= mostRemembered) {
     older = recent;
@@ -138,17 +141,20 @@ export function rememberRefusal(
   const refusal: Refusal = {
     policy,
     submittedAtSeconds,
-    retryAtSeconds: submittedAtSeconds + retrySeconds,
+    retryAtSeconds,
     untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),
     resetAtSeconds: submittedAtSeconds + merged.decision.resetAfterUs / 1_000_000,
     merged,
-    usedUp,
+    known: knownFrom(usedUp, submittedAtSeconds, retryAtSeconds),
     place,
   };
   recent[name] = refusal;
-  const known = lastKnownOf(refusal);
-  if (known === undefined) dropSharedRefusal(name);
-  else shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, known, refusal.retryAtSeconds);
+  if (refusal.known !== undefined) {
+    shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, refusal.known, retryAtSeconds);
+  } else if (before?.policy.limits === policy.limits) {
+    noteUnits(before, name, submittedAtSeconds);
+    refusal.known = before.known;
+  }
 }
 
 /**
@@ -183,20 +189,37 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
  */
 export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | undefined {
   const refusal = recent[name] ?? older[name];
-  const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : lastKnownOf(refusal);
+  const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : stillKnown(refusal);
   const others = readSharedRefusal(name, seenVersion ?? 0);
   return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
 }
 
-/** @returns undefined: the limits had units, though too few for that request, or some have come back */
-function lastKnownOf({ submittedAtSeconds, retryAtSeconds, usedUp, place }: Refusal): LastKnown | undefined {
-  const { limits, isLasting } = usedUp;
-  if (limits.length === 0 || submittedAtSeconds < (backAtSeconds[place] as number)) return undefined;
+/** @returns undefined: the limits that refused had units, though too few for that request */
+function knownFrom(
+  { limits, isLasting }: UsedUp,
+  submittedAtSeconds: number,
+  retryAtSeconds: number,
+): LastKnown | undefined {
+  if (limits.length === 0) return undefined;
   return {
     atUs: math.floor(submittedAtSeconds * 1_000_000),
     nothingUntilUs: isLasting ? math.floor(retryAtSeconds * 1_000_000) : 0,
     limits,
   };
+}
+
+/** @returns undefined: units have come back since */
+function stillKnown({ known, place }: Refusal): LastKnown | undefined {
+  return known === undefined || known.atUs < (backAtSeconds[place] as number) * 1_000_000 ? undefined : known;
+}
+
+/** Redis had units at this time. If there were to be none, that is not true any more; that there were none once stays true. */
+function noteUnits(refusal: Refusal, name: string, atSeconds: number): undefined {
+  const { known } = refusal;
+  const atUs = atSeconds * 1_000_000;
+  if (known === undefined || atUs <= known.atUs || atUs >= known.nothingUntilUs) return;
+  refusal.known = undefined;
+  dropSharedRefusal(name);
 }
 
 /**
@@ -210,15 +233,16 @@ export function refusalKnownSince(policy: CompiledPolicy, name: string): number 
 }
 
 /**
- * Called when Redis has charged the key: it has units, or had some for a smaller request, so what was told of it is not true any more.
+ * Called when Redis has charged the key: what clients are told of it is not true any more.
  *
  * @param name the key of the policy's first counter
+ * @param submittedAtSeconds since the epoch, when the check was submitted, or shortly before
  */
-export function forgetRefusalOf(name: string): void {
-  if (recent[name] === undefined && older[name] === undefined) return;
-  recent[name] = undefined;
-  older[name] = undefined;
-  dropSharedRefusal(name);
+export function forgetRefusalOf(name: string, submittedAtSeconds: number): void {
+  const refusal = recent[name] ?? older[name];
+  if (refusal === undefined || submittedAtSeconds < refusal.submittedAtSeconds) return;
+  refusal.untilSeconds = 0;
+  noteUnits(refusal, name, submittedAtSeconds);
 }
 
 /**
