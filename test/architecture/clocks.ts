@@ -19,6 +19,7 @@ export const readersOfTheClock: Readonly<Record<string, string>> = {
   // When Redis was asked, as a moment of the node's counters: the share of a node begins with it. After a step back, Redis is asked again.
   "stores/redis/pending-check.ts": "when a check was sent",
   "stores/redis/submit.ts": "when a check was sent",
+  "stores/redis/exact-store.ts": "when a check was sent",
   "stores/redis/refusal-cache.ts": "when a refusal came, and until when it holds",
   "stores/redis/shared-refusals.ts": "until when a refusal holds",
   "stores/lease/lease-messages.ts": "when a check was sent",

@@ -325,7 +325,9 @@ describe("a gateway with several control planes", () => {
     const withPassword = LoneGateway.start({
       edit: (config) => config.replace("env SLUICE_CONTROL_URL;", "env SLUICE_CONTROL_URL=http://u:s3cret@a:1;"),
     });
-    await expect(withPassword).rejects.toThrow(/^(?!.*s3cret).*SLUICE_CONTROL_URL: .* got "a URL that may have a password"/s);
+    await expect(withPassword).rejects.toThrow(
+      /^(?!.*s3cret).*SLUICE_CONTROL_URL: .* got "a URL that may have a password"/s,
+    );
     await expect(startGatewayOf("wrong", ["http://127.0.0.1:1", "ftp://127.0.0.1"])).rejects.toThrow(
       /SLUICE_CONTROL_URL: expected http:\/\/host:port or https:\/\/host:port, or several of them separated by commas, got "ftp:\/\/127\.0\.0\.1" as URL 2 of 2/,
     );
