@@ -213,11 +213,11 @@ function stillKnown({ known, place }: Refusal): LastKnown | undefined {
   return known === undefined || known.atUs < (backAtSeconds[place] as number) * 1_000_000 ? undefined : known;
 }
 
-/** Redis had units at this time. If there were to be none, that is not true any more; that there were none once stays true. */
-function noteUnits(refusal: Refusal, name: string, atSeconds: number): undefined {
+/** Redis had units between this time and now. If there were to be none, that is not true any more; that there were none once stays true. */
+function noteUnits(refusal: Refusal, name: string, submittedAtSeconds: number): undefined {
   const { known } = refusal;
-  const atUs = atSeconds * 1_000_000;
-  if (known === undefined || atUs <= known.atUs || atUs >= known.nothingUntilUs) return;
+  if (known === undefined || submittedAtSeconds * 1_000_000 <= known.atUs) return;
+  if (wallSeconds() * 1_000_000 >= known.nothingUntilUs) return;
   refusal.known = undefined;
   dropSharedRefusal(name);
 }
