@@ -6,7 +6,7 @@ import { sorted } from "../limits/sorted.ts";
 import { type Action, actionsOfMany, type Entry, isOfMany } from "./entry.ts";
 import { historyBegin } from "./history-retention.ts";
 import type { ManyDocuments } from "./many-documents.ts";
-import { lastDeletions, type Revision, revisionFrom } from "./revisions.ts";
+import { type Revision, revisionFrom } from "./revisions.ts";
 import type { Database, RevisionTable, Tables } from "./tables.ts";
 
 export interface RevisionDetails extends Revision {
@@ -382,6 +382,25 @@ async function requireKept(
   if (from >= Math.min(begin, to)) return;
   const detail = `Some of the revisions from ${from + 1} to ${Math.min(begin, to)} are not kept any more (SLUICE_HISTORY_DAYS, SLUICE_HISTORY_BYTES).`;
   throw new ApiError("revision-not-found", detail);
+}
+
+/**
+ * Returns the revisions that last deleted apps of these names: what they had until then may have been somebody else's.
+ * @param apps undefined: the reader may read everything, so there are none
+ */
+export async function lastDeletions(
+  database: Database | Transaction<Tables>,
+  apps: readonly string[] | undefined,
+): Promise<ReadonlyMap<string, number>> {
+  if (apps === undefined || apps.length === 0) return new Map();
+  const rows = await database
+    .selectFrom("revisions")
+    .select(({ fn }) => ["app", fn.max("number").as("number")])
+    .where("app", "in", [...apps])
+    .where("action", "=", "delete-app" satisfies Action)
+    .groupBy("app")
+    .execute();
+  return new Map(rows.map(({ app, number }) => [app, Number(number)]));
 }
 
 /** A token for a new app of the same name does not read what the former one had: it may have been somebody else's. */

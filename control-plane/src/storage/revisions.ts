@@ -1,7 +1,8 @@
 // Lists the history of revisions.
 
-import { expressionBuilder, type Transaction } from "kysely";
+import { expressionBuilder } from "kysely";
 import type { Action } from "./entry.ts";
+import { lastDeletions } from "./history.ts";
 import { appsAtOnce, behind, mostRowsOfEach } from "./pages.ts";
 import type { Database, RevisionTable, Tables } from "./tables.ts";
 
@@ -104,23 +105,4 @@ export function revisionFrom(row: Row): Revision {
     policy: row.policy ?? undefined,
     subject: row.subject ?? undefined,
   };
-}
-
-/**
- * Returns the revisions that last deleted apps of these names: what they had until then may have been somebody else's.
- * @param apps undefined: the reader may read everything, so there are none
- */
-export async function lastDeletions(
-  database: Database | Transaction<Tables>,
-  apps: readonly string[] | undefined,
-): Promise<ReadonlyMap<string, number>> {
-  if (apps === undefined || apps.length === 0) return new Map();
-  const rows = await database
-    .selectFrom("revisions")
-    .select(({ fn }) => ["app", fn.max("number").as("number")])
-    .where("app", "in", [...apps])
-    .where("action", "=", "delete-app" satisfies Action)
-    .groupBy("app")
-    .execute();
-  return new Map(rows.map(({ app, number }) => [app, Number(number)]));
 }

@@ -17,12 +17,12 @@ import {
   type DocumentChange,
   type DocumentKind,
   hasChangedSince,
+  lastDeletions,
   reversed,
   type Touched,
 } from "./history.ts";
 import { type ChangedText, recordMany } from "./many-documents.ts";
 import { readPolicyRows } from "./put-policies.ts";
-import { lastDeletions } from "./revisions.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { takeRoom } from "./usage.ts";
