@@ -78,7 +78,7 @@ export default async function revisionRoutes(
     async (request) => {
       const { before, limit } = request.query;
       const apps = appsOf(callerOf(request), "read");
-      const { revisions, next } = await listRevisions(app.database, apps, before, limit, app.pausesOf(request));
+      const { revisions, next } = await listRevisions(app.database, apps, before, limit);
       return { revisions: revisions.map(shown), next };
     },
   );

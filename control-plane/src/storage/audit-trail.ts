@@ -3,7 +3,7 @@
 import { type Expression, expressionBuilder, type SqlBool, sql } from "kysely";
 import type { AuditAction } from "./audit.ts";
 import type { Action } from "./entry.ts";
-import { appsAtOnce, behind, bytesIn, mostRead, mostRowsOfEach, pageOf } from "./pages.ts";
+import { bytesIn, pageOf } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 
 export interface AuditEntry {
@@ -44,6 +44,14 @@ type Sortable = "revisions" | "audit";
 /** Ids of revisions sort as their numbers do. */
 const revisionDigits = 16;
 
+/**
+ * How many rows of a table a statement looks at: an index has those of an app, or of a person, by their times, and few of them may be what all
+ * filters together ask for.
+ */
+const mostLookedAt = 2_000;
+/** Of each of these, a page looks at 20 rows at least, or an owner of a thousand apps would get pages of two. */
+const seriesAtOnce = 100;
+
 export interface AuditPage {
   readonly entries: AuditEntry[];
   /** Where the next page begins; undefined: there are no older entries. */
@@ -54,18 +62,16 @@ export interface AuditPage {
  * Lists entries, newest first. A page ends, maybe without an entry, when it has looked at as many rows as a page may.
  *
  * @param before `next` of the previous page; undefined: the first page
- * @param pause is called between the statements
  */
 export async function listAudit(
   database: Database,
   filter: AuditFilter,
   before: string | undefined,
   limit: number,
-  pause: () => Promise<void>,
 ): Promise<AuditPage> {
-  const former = await readFormerApps(database, filter.apps ?? []);
+  const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
   const asked = { filter, former, from: before === undefined ? undefined : positionOf(before), limit: limit + 1 };
-  const looks = [await look(database, "revisions", asked, pause), await look(database, "audit", asked, pause)];
+  const looks = [await look(database, "revisions", asked), await look(database, "audit", asked)];
   // One look may not have reached rows that are newer than those that the other one has found.
   const end = latest(looks.map((one) => one.end));
   const found = looks
@@ -84,8 +90,7 @@ export async function listAudit(
 
 interface Asked {
   readonly filter: AuditFilter;
-  /** By the names of apps: when one of that name was deleted. */
-  readonly former: ReadonlyMap<string, number>;
+  readonly former: readonly FormerApp[];
   readonly from: Position | undefined;
   readonly limit: number;
 }
@@ -104,24 +109,58 @@ interface Look {
   readonly end: string;
 }
 
-async function look(database: Database, table: Sortable, asked: Asked, pause: () => Promise<void>): Promise<Look> {
-  await pause();
-  const { apps, app, subject } = asked.filter;
+/** Rows that an index has by their times, and what else the filter asks of them. */
+interface Series {
+  readonly equal: { readonly app?: string; readonly who?: string; readonly action?: string };
+  readonly rest: { readonly action?: string; readonly subject?: string };
+  readonly sinceMs: number | undefined;
+}
+
+async function look(database: Database, table: Sortable, asked: Asked): Promise<Look> {
+  const { subject } = asked.filter;
   if (subject !== undefined && (await isRare(database, table, subject))) {
-    const ofSubject = rowsOf(database, table).where("subject", "=", subject).limit(mostRead);
-    const rows = await database.selectFrom(ofSubject.as("looked")).selectAll().where(matching(table, asked)).execute();
-    const own = rows.filter((one) => Number(one.at) > (asked.former.get(one.app) ?? -1));
-    return { places: own.map((one) => placeOf(table, one)), end: "" };
+    const ofSubject = rowsOf(database, table).where("subject", "=", subject).limit(mostLookedAt);
+    const rows = await database
+      .selectFrom(ofSubject.as("looked"))
+      .selectAll()
+      .where(matching(table, asked))
+      .orderBy("at", "desc")
+      .orderBy("place", "desc")
+      .limit(asked.limit)
+      .execute();
+    return { places: rows.map((row) => placeOf(table, row)), end: "" };
   }
-  if (apps === undefined) return lookIntoAll(database, table, asked);
-  const some = apps.filter((one) => app === undefined || one === app);
-  return lookIntoApps(database, table, asked, some, pause);
+  const series = seriesOf(asked);
+  const most = Math.floor(mostLookedAt / Math.min(series.length, seriesAtOnce));
+  const looks: Look[] = [];
+  for (let i = 0; i < series.length; i += seriesAtOnce) {
+    looks.push(await lookInto(database, table, asked, series.slice(i, i + seriesAtOnce), most));
+  }
+  return { places: looks.flatMap(({ places }) => places), end: latest(looks.map(({ end }) => end)) };
 }
 
 /** Whether the rows with a subject, which the trail has no index for by their times, are so few that one page may look at all. */
 async function isRare(database: Database, table: Sortable, subject: string): Promise<boolean> {
-  const further = rowsOf(database, table).where("subject", "=", subject).limit(1).offset(mostRead);
+  const further = rowsOf(database, table).where("subject", "=", subject).limit(1).offset(mostLookedAt);
   return (await further.executeTakeFirst()) === undefined;
+}
+
+function seriesOf({ filter, former }: Asked): Series[] {
+  const { app, who, action, subject, sinceMs } = filter;
+  const apps = filter.apps ?? (app === undefined ? undefined : [app]);
+  if (apps === undefined) {
+    return who === undefined
+      ? [{ equal: given({ action }), rest: given({ subject }), sinceMs }]
+      : [{ equal: { who }, rest: given({ action, subject }), sinceMs }];
+  }
+  const beginsMs = new Map(former.map((one) => [one.app, one.deletedAtMs + 1]));
+  return apps
+    .filter((one) => app === undefined || one === app)
+    .map((one) => ({
+      equal: { app: one, ...given({ who }) },
+      rest: given({ action, subject }),
+      sinceMs: Math.max(beginsMs.get(one) ?? 0, sinceMs ?? 0),
+    }));
 }
 
 function given<Name extends string>(fields: { [name in Name]: string | undefined }): { [name in Name]?: string } {
@@ -130,84 +169,46 @@ function given<Name extends string>(fields: { [name in Name]: string | undefined
   };
 }
 
-/** Looks at rows of all apps, or of whatever app the filter names. Filters that no index has by their times are for the rows that it has looked at. */
-async function lookIntoAll(database: Database, table: Sortable, { filter, from, limit }: Asked): Promise<Look> {
-  const { app, who, action, subject, sinceMs, untilMs } = filter;
-  const isOfAll = app === undefined && who === undefined;
-  const equal = isOfAll ? given({ action }) : given({ app, who });
-  const rest = isOfAll ? given({ subject }) : given({ action, subject });
-  const isFiltered = Object.keys(rest).length > 0;
-  const read = isFiltered ? mostRead : limit;
-  const ordered = rowsOf(database, table)
-    .where(row.and([row.and(equal), within(table, keyOf(table), { sinceMs, untilMs, from })]))
-    .orderBy("at", "desc")
-    .orderBy(sql.ref(keyOf(table)), "desc");
-  const rows = await database
-    .selectFrom(ordered.limit(read).as("looked"))
-    .select(["at", "place"])
-    .where(row.and(rest))
-    .orderBy("at", "desc")
-    .orderBy("place", "desc")
-    .limit(limit)
-    .execute();
-  const places = rows.map((one) => placeOf(table, one));
-  if (!isFiltered || places.length === limit) return { places, end: "" };
-  const last = await ordered
-    .limit(1)
-    .offset(read - 1)
-    .executeTakeFirst();
-  return { places, end: last === undefined ? "" : placeOf(table, last).id };
-}
-
-/** Looks at the newest rows of each app, as far as it reads all of these apps. */
-async function lookIntoApps(
+/** @param most how many rows of each series it may look at */
+async function lookInto(
   database: Database,
   table: Sortable,
-  { filter, former, from, limit }: Asked,
-  apps: readonly string[],
-  pause: () => Promise<void>,
+  { filter: { untilMs }, from, limit }: Asked,
+  series: readonly Series[],
+  most: number,
 ): Promise<Look> {
-  const { who, action, subject, sinceMs, untilMs } = filter;
-  const rest = Object.entries(given({ action, subject })) as ["action" | "subject", string][];
-  const read = rest.length > 0 ? mostRowsOfEach(apps.length) : Math.min(mostRowsOfEach(apps.length), limit);
-  const ofTable = rowsOf(database, table).as("rows");
-  const places: Place[] = [];
-  let end = "";
-  for (let i = 0; i < apps.length; i += appsAtOnce) {
-    await pause();
-    const some = apps.slice(i, i + appsAtOnce);
-    const deletedMs = new Map([...former].filter(([app]) => some.includes(app)));
-    const isAsked = row.and([
-      row.and(given({ who })),
-      within(table, "place", { sinceMs, untilMs, from }),
-      row("at", ">", behind(deletedMs)),
-    ]);
-    const ofApps = database.selectFrom("apps").where("name", "in", some);
-    const last = database
-      .selectFrom(ofTable)
-      .where(sql.ref("app"), "=", sql.ref("apps.name"))
-      .where(isAsked)
+  const isFiltered = series.some(({ rest }) => Object.keys(rest).length > 0);
+  const read = isFiltered ? most : Math.min(most, limit);
+  const ordered = series.map(({ equal, sinceMs }) =>
+    rowsOf(database, table)
+      .where(row.and([row.and(equal), within(table, keyOf(table), { sinceMs, untilMs, from })]))
       .orderBy("at", "desc")
-      .orderBy("place", "desc")
-      .limit(1)
-      .offset(read - 1);
-    const lasts = await ofApps.select([last.select("at").as("at"), last.select("place").as("place")]).execute();
-    const ends = lasts.flatMap(({ at, place }) =>
-      at === null || place === null ? [] : placeOf(table, { at, place }).id,
-    );
-    end = latest([end, ...ends]);
-    const rows = await ofApps
-      .crossJoin(ofTable)
-      .select(["at", "action", "subject", "place"])
-      .whereRef("app", "=", "name")
-      .where(isAsked)
-      .where(end === "" ? row.lit(true) : notEarlier(table, "place", positionOf(end)))
-      .execute();
-    // An index by apps and actions, which would have the rows in another order, is of no use for the filter.
-    const found = rows.filter((one) => rest.every(([name, value]) => one[name] === value));
-    places.push(...found.map((one) => placeOf(table, one)));
-  }
-  return { places, end };
+      .orderBy(sql.ref(keyOf(table)), "desc"),
+  );
+  const [first, ...others] = ordered.map((query, i) =>
+    database
+      .selectFrom(query.limit(read).as("looked"))
+      .select(["at", "place"])
+      .where(row.and(series[i]?.rest ?? {})),
+  );
+  if (first === undefined) return { places: [], end: "" };
+  const rows = await first.unionAll(others).orderBy("at", "desc").orderBy("place", "desc").limit(limit).execute();
+  const places = rows.map((row) => placeOf(table, row));
+  // The rows that were found are the newest ones if there is one series, or if each series was read as far as the page may reach.
+  const isFull = places.length === limit;
+  if ((isFull && series.length === 1) || (!isFiltered && read === limit)) return { places, end: "" };
+  const [firstLast, ...lasts] = ordered.map((query) =>
+    database
+      .selectFrom(
+        query
+          .limit(1)
+          .offset(read - 1)
+          .as("last"),
+      )
+      .select(["at", "place"]),
+  );
+  const ends = (await firstLast?.unionAll(lasts).execute()) ?? [];
+  return { places, end: latest(ends.map((row) => placeOf(table, row).id)) };
 }
 
 function rowsOf(database: Database, table: Sortable) {
@@ -295,7 +296,7 @@ function positionOf(id: string): Position {
   return { atMs: Number(id.slice(0, 15)), id: id.slice(16) };
 }
 
-const row = expressionBuilder<Tables, "apps" | Sortable>();
+const row = expressionBuilder<Tables, Sortable>();
 
 /** @param place the column with the rows' keys */
 function within(
@@ -329,16 +330,17 @@ function earlier(table: Sortable, place: string, { atMs, id }: Position): Expres
   ]);
 }
 
-function notEarlier(table: Sortable, place: string, position: Position): Expression<SqlBool> {
-  return row.and([row("at", ">=", position.atMs), row.not(earlier(table, place, position))]);
+interface FormerApp {
+  readonly app: string;
+  readonly deletedAtMs: number;
 }
 
 /**
  * Finds apps of the same names that were deleted: they may have belonged to somebody else. The entry of a deletion may be gone before
  * the audit entries of the app are.
  */
-async function readFormerApps(database: Database, apps: readonly string[]): Promise<ReadonlyMap<string, number>> {
-  if (apps.length === 0) return new Map();
+async function readFormerApps(database: Database, apps: readonly string[]): Promise<FormerApp[]> {
+  if (apps.length === 0) return [];
   const deletions = await database
     .selectFrom("revisions")
     .select((row) => ["app", row.fn.max("at").as("at")])
@@ -357,16 +359,17 @@ async function readFormerApps(database: Database, apps: readonly string[]): Prom
   for (const { app, created_at } of incomplete) {
     if (!found.has(app)) found.set(app, Number(created_at) - 1);
   }
-  return found;
+  return [...found].map(([app, deletedAtMs]) => ({ app, deletedAtMs }));
 }
 
 /** What a filter asks of rows of a subject. */
-function matching(table: Sortable, { filter, from }: Asked): Expression<SqlBool> {
+function matching(table: Sortable, { filter, former, from }: Asked): Expression<SqlBool> {
   const { apps, app, who, action, sinceMs, untilMs } = filter;
   return row.and([
     row.and(given({ app, who, action })),
     within(table, "place", { sinceMs, untilMs, from }),
     ...(apps === undefined ? [] : [apps.length === 0 ? sql<SqlBool>`1 = 0` : row("app", "in", [...apps])]),
+    ...former.map((one) => row.or([row("app", "!=", one.app), row("at", ">", one.deletedAtMs)])),
   ]);
 }
 

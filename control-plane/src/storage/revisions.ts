@@ -1,10 +1,7 @@
 // Lists the history of revisions.
 
-import { expressionBuilder } from "kysely";
 import type { Action } from "./entry.ts";
-import { lastDeletions } from "./history.ts";
-import { appsAtOnce, behind, mostRowsOfEach } from "./pages.ts";
-import type { Database, RevisionTable, Tables } from "./tables.ts";
+import type { Database, RevisionTable } from "./tables.ts";
 
 export interface Revision {
   readonly number: number;
@@ -25,56 +22,46 @@ export interface RevisionPage {
   readonly next: number | undefined;
 }
 
-const columns = ["number", "at", "who", "source", "action", "app", "policy", "subject"] as const;
+/** How many rows a statement reads, of all its apps together. */
+const mostRead = 2_000;
+/** In a statement. SQLite takes 500 at most. */
+const appsAtOnce = 100;
 
 /**
  * Lists revisions, newest first. A page may have fewer than the limit if they are of many apps.
  * @param apps lists only revisions of these apps since they were last created; undefined lists all
  * @param before lists only revisions with a lower number; undefined lists all
- * @param pause is called between the statements
  */
 export async function listRevisions(
   database: Database,
   apps: readonly string[] | undefined,
   before: number | undefined,
   limit: number,
-  pause: () => Promise<void>,
 ): Promise<RevisionPage> {
-  const isAsked = before === undefined ? row.lit(true) : row("number", "<", before);
-  if (apps === undefined) {
-    const newest = database.selectFrom("revisions").select(columns).where(isAsked).orderBy("number", "desc");
-    return pageFrom(await newest.limit(limit + 1).execute(), 0, limit);
-  }
-  const most = Math.min(limit + 1, mostRowsOfEach(apps.length));
+  let query = database
+    .selectFrom("revisions")
+    .select(["number", "at", "who", "source", "action", "app", "policy", "subject"])
+    .orderBy("number", "desc");
+  if (before !== undefined) query = query.where("number", "<", before);
+  if (apps === undefined) return pageFrom(await query.limit(limit + 1).execute(), 0, limit);
+  // Each app is read by itself: no index has those of several apps by their numbers.
+  const most = Math.min(limit + 1, Math.floor(mostRead / Math.min(apps.length, appsAtOnce)));
   const rows: Row[] = [];
   /** What is older may lack some. */
   let end = 0;
   for (let i = 0; i < apps.length; i += appsAtOnce) {
-    await pause();
     const some = apps.slice(i, i + appsAtOnce);
-    // Revisions of a deleted app with the same name are left out: it may have belonged to somebody else.
-    const isOfApp = row.and([isAsked, row("number", ">", behind(await lastDeletions(database, some)))]);
-    const ofApps = database.selectFrom("apps").where("name", "in", some);
-    const last = row.selectFrom("revisions").select("number").whereRef("app", "=", "name").where(isOfApp);
-    const lasts = await ofApps
-      .select(
-        last
-          .orderBy("number", "desc")
-          .limit(1)
-          .offset(most - 1)
-          .as("number"),
-      )
-      .execute();
-    end = Math.max(end, ...lasts.map(({ number }) => Number(number ?? 0)));
-    rows.push(
-      ...(await ofApps
-        .crossJoin("revisions")
-        .select(columns)
-        .whereRef("app", "=", "name")
-        .where(isOfApp)
-        .where("number", ">=", end)
-        .execute()),
-    );
+    const deletions = await readDeletions(database, some);
+    const [first, ...others] = some.map((app) => {
+      const ofApp = query.where("app", "=", app).where("number", ">", deletions.get(app) ?? 0);
+      return database.selectFrom(ofApp.limit(most).as("newest")).selectAll();
+    });
+    const found = (await first?.unionAll(others).execute()) ?? [];
+    for (const app of some) {
+      const numbers = found.filter((row) => row.app === app).map(({ number }) => Number(number));
+      if (numbers.length === most) end = Math.max(end, Math.min(...numbers));
+    }
+    rows.push(...found);
   }
   rows.sort((a, b) => Number(b.number) - Number(a.number));
   return pageFrom(
@@ -84,14 +71,24 @@ export async function listRevisions(
   );
 }
 
-const row = expressionBuilder<Tables, "apps" | "revisions">();
-
 type Row = Omit<RevisionTable, "before" | "after">;
 
 /** @param end the revision to which all were read; 0: there are no others */
 function pageFrom(rows: readonly Row[], end: number, limit: number): RevisionPage {
   const revisions = rows.slice(0, limit).map(revisionFrom);
   return { revisions, next: rows.length > limit ? revisions.at(-1)?.number : end || undefined };
+}
+
+/** Revisions of a deleted app with the same name are left out: it may have belonged to somebody else. */
+async function readDeletions(database: Database, apps: readonly string[]): Promise<Map<string, number>> {
+  const deleted = await database
+    .selectFrom("revisions")
+    .select(({ fn }) => ["app", fn.max("number").as("number")])
+    .where("app", "in", apps)
+    .where("action", "=", "delete-app" satisfies Action)
+    .groupBy("app")
+    .execute();
+  return new Map(deleted.map(({ app, number }) => [app, Number(number)]));
 }
 
 export function revisionFrom(row: Row): Revision {

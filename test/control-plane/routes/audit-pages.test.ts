@@ -17,8 +17,6 @@ const mostRead = 2_001;
 const pageSize = 1_000;
 const beginMs = 1_800_000_000_000;
 const apps: readonly string[] = ["large", "third", "small"];
-const many = [...apps, ...Array.from({ length: 150 }, (_, i) => `none-${i}`)];
-const pause = () => Promise.resolve();
 
 /** Of the rows of both tables, three each have one time. */
 function rowOf(i: number) {
@@ -82,8 +80,6 @@ beforeAll(async () => {
   const { database } = control().app;
   await database.deleteFrom("revisions").execute();
   await database.deleteFrom("audit").execute();
-  const app = { created_at: beginMs, revision: 0, realm: null, bounds: null, exempt: null };
-  await insert(database, "apps", many.length, (i) => ({ ...app, name: many[i] }));
   await insert(database, "revisions", rows, revisionOf);
   await insert(database, "audit", rows, auditOf);
 });
@@ -93,7 +89,7 @@ async function listedIn(filter: AuditFilter): Promise<{ ids: string[]; pages: nu
   let next: string | undefined;
   let pages = 0;
   do {
-    const page = await listAudit(control().app.database, filter, next, pageSize, pause);
+    const page = await listAudit(control().app.database, filter, next, pageSize);
     ids.push(...page.entries.map(({ id }) => id));
     next = page.next;
     pages += 1;
@@ -132,11 +128,11 @@ describe.each(scopes)("to %s", (_, scope) => {
 });
 
 describe("to somebody with a right in many apps", () => {
+  const many = [...apps, ...Array.from({ length: 150 }, (_, i) => `none-${i}`)];
+
   it("pages of the audit trail have every entry of these apps once", async () => {
-    const statements = new Statements(control().app);
     const filter = { action: "delete-token", sinceMs: beginMs + 1_800 };
     const { ids } = await listedIn({ ...filter, apps: many });
-    expect(await tooMany(statements)).toEqual([]);
     expect(ids.join()).toBe(expected({ ...filter, apps: undefined }).join());
   });
 
@@ -149,7 +145,7 @@ describe("to somebody with a right in many apps", () => {
     const numbers: number[] = [];
     let next: number | undefined = 1_001;
     do {
-      const page: RevisionPage = await listRevisions(control().app.database, own, next, pageSize, pause);
+      const page: RevisionPage = await listRevisions(control().app.database, own, next, pageSize);
       numbers.push(...page.revisions.map(({ number }) => number));
       next = page.next;
     } while (next !== undefined);
@@ -195,7 +191,7 @@ describe.skipIf(testDatabaseKind !== undefined)(
     it.each(scopes)("by %s", async (_, scope) => {
       for (const filter of filters) {
         const statements = new Statements(control().app);
-        await listAudit(control().app.database, { ...scope, ...filter }, undefined, pageSize, pause);
+        await listAudit(control().app.database, { ...scope, ...filter }, undefined, pageSize);
         expect(await tooMany(statements)).toEqual([]);
       }
     });
@@ -205,7 +201,7 @@ describe.skipIf(testDatabaseKind !== undefined)(
       ["three", apps],
     ])("by somebody with a right in %s apps, of revisions", async (_, own) => {
       const statements = new Statements(control().app);
-      await listRevisions(control().app.database, own, rows, pageSize, pause);
+      await listRevisions(control().app.database, own, rows, pageSize);
       expect(await tooMany(statements)).toEqual([]);
     });
   },

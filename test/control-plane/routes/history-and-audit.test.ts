@@ -95,27 +95,6 @@ describe("the history", () => {
     expect((await running.call("GET", "/revisions")).body.revisions).toHaveLength(5);
   });
 
-  it("of several deleted apps is hidden from whoever has apps of their names afterwards", async () => {
-    let nowMs = Date.now();
-    const running = await startControlPlane({}, { now: () => nowMs });
-    const names = ["shop", "kiosk"];
-    for (const method of ["PUT", "DELETE", "PUT"]) {
-      for (const name of names) await running.call(method, `/apps/${name}`);
-      nowMs += 1_000;
-    }
-    await running.call("POST", "/members", { body: { name: "ann" } });
-    await running.call("PATCH", "/members/ann", { body: { roles: { shop: "owner", kiosk: "owner" } } });
-    const { token } = (await running.call("POST", "/tokens", { body: { name: "of ann", member: "ann" } })).body;
-    const { revisions } = (await running.call("GET", "/revisions", { token })).body;
-    expect(revisions.map(({ n }: { n: number }) => n)).toEqual([6, 5]);
-    for (const filter of ["", "&subject=shop"]) {
-      const { entries } = (await running.call("GET", `/audit?who=environment${filter}`, { token })).body;
-      expect(entries.flatMap(({ revision }: { revision?: number }) => revision ?? [])).toEqual(
-        filter === "" ? [6, 5] : [],
-      );
-    }
-  });
-
   it("is kept for 90 days, and its newest 1,000 entries for longer", async () => {
     let nowMs = Date.now();
     const running = await startControlPlane({}, { now: () => nowMs });
