@@ -8,7 +8,7 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
-const [tab, space, quote, comma, semicolon, backslash, bar] = [9, 32, 34, 44, 59, 92, 124];
+const [tab, space, quote, comma, semicolon, backslash, bar, del] = [9, 32, 34, 44, 59, 92, 124, 127];
 const tokenParameter = "token=";
 const ofBearer = "Bearer ";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
@@ -104,8 +104,8 @@ function afterValue(text: string, start: number): number {
   at += 1;
   while (at < text.length && text.charCodeAt(at) !== quote) {
     const code = text.charCodeAt(at);
-    if (code === backslash || (code !== space && !isVisible(code))) return -1;
-    at += 1;
+    if (code < space || code === del) return -1;
+    at += code === backslash ? 2 : 1;
   }
   return at < text.length ? at + 1 : -1;
 }

@@ -76,6 +76,7 @@ describe("an Authorization header as a key", () => {
       "Aws4-hmac-sha256 Credential=AK/20261127/eu/s3/aws4_request, SignedHeaders=host, Signature=abc",
       'Signature keyId="k",signature="abc=="',
       'Hawk id="a b c", ts="1"',
+      'Digest username="CORP\\\\j\xc3\xa0n", realm="a \\"b\\""',
       "Aws4-hmac-sha256 SignedHeaders=host;x-amz-date",
     ]) {
       expect(authorizationValue(value)).toBe(value);

@@ -95,8 +95,11 @@ function lookClaimed(lease: Lease, token: string): boolean {
     giveUp(record);
     isChanged = true;
   }
-  // The count was lost and has started again from zero.
-  if (asked < record.askedBefore) record.askedBefore = 0;
+  // Some was taken back, or the count was lost and has started again from zero.
+  if (asked < record.askedBefore) {
+    record.askedBefore = asked;
+    isChanged = true;
+  }
   expireUnits(lease, nowUs);
   const term = termOf(lease.cell, record);
   const next = plan(record, leaseParameters, unitsIn(lease.cell), undecidedIn(term), asked, nowUs);

@@ -153,7 +153,9 @@ export function lastKnownOfLease({ policy, keyValues }: Pick<Check, "policy" | "
   const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
   if (atUs === 0) return undefined;
   const aheadUs = nowUs() - stopwatchUs();
-  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusal?.untilUs ?? 0);
+  // A request whose cost was too large says nothing of cheaper ones.
+  const refusedUntilUs = refusal === undefined || refusal.remaining > 0 ? 0 : refusal.untilUs;
+  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusedUntilUs);
   return { atUs: aheadUs + atUs, nothingUntilUs, limits: undefined };
 }
 

@@ -171,12 +171,12 @@ describe("a look at a lease", function()
     assert.is_nil(self.locks:get(self.lease.id))
   end)
 
-  it("begins the count of what is asked for anew where it was lost", function()
+  it("takes a count of what is asked for that is smaller than before for no demand: it was lost, or some was taken back", function()
     local self = leaseWorld()
     self.put({ askedBefore = 1000, demand = 0, out = 0 }, 0)
     self.lease.asked = 20
     look(self)
-    assert.equal(20, self.record().demand)
+    assert.same({ 0, 20 }, { self.record().demand, self.record().askedBefore })
     assert.equal(0, self.lease.asked)
   end)
 
@@ -863,10 +863,12 @@ describe("what a worker knows of leases", function()
     self.write({ acknowledged = 3, deadlineUs = nowUs + 300000 - 700 - 300, durationUs = 300000, retryAtUs = nowUs + 80000 })
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    self.lease.refusal = { atUs = nowUs - 600, untilUs = nowUs + 90000 }
+    self.lease.refusal = { atUs = nowUs - 600, untilUs = nowUs + 90000, remaining = 1 }
+    assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
+    self.lease.refusal = { atUs = nowUs - 600, untilUs = nowUs + 90000, remaining = 0 }
     assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 90000 }, known())
     assert.equal(nowUs - 600, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    self.lease.refusal = { atUs = nowUs - 800, untilUs = nowUs + 70000 }
+    self.lease.refusal = { atUs = nowUs - 800, untilUs = nowUs + 70000, remaining = 0 }
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
   end)
