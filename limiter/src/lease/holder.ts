@@ -46,8 +46,8 @@ const longestRefusalUs = 2_000_000;
  * returns its units.
  */
 const elsewhereRefusalUs = 100_000;
-/** If a worker is killed, its undecided units count as kept for so long at most. */
-const longestTermUs = 60_000_000;
+/** If a worker is killed, or a request waits long for another policy, undecided units count as kept for so long at most. */
+const longestTermUs = 5_000_000;
 /** Two clocks drift apart by less than one part in this many. */
 const clockDrift = 1000;
 

@@ -631,7 +631,7 @@ describe("units that were spent in vain", function()
     assert.equal(1, self.units())
   end)
 
-  it("count as kept for a minute at most, in case their worker was killed", function()
+  it("count as kept for five seconds at most, in case their worker was killed", function()
     local self = leaseWorld()
     local function keptAfter(seconds)
       self.put({ termUs = self.nowUs() - seconds * 1000000 }, 10)
@@ -640,8 +640,8 @@ describe("units that were spent in vain", function()
       self.world.run(1)
       return self.record().kept
     end
-    assert.equal(10, keptAfter(59))
-    assert.equal(6, keptAfter(61))
+    assert.equal(10, keptAfter(4))
+    assert.equal(6, keptAfter(6))
   end)
 end)
 
