@@ -74,7 +74,7 @@ describe.each(Object.keys(onLimit))("a shared limit whose policy has the action 
       const { status, headers } = await ask(urls()[i % 2] as string, as(`user-${i}`));
       heard.push(`${status} ${headers["x-ratelimit-remaining"]}`);
     }
-    // What is nearest to refusing is the client's own limit.
+    // The client's own limit is nearest to refusing.
     expect(heard).toEqual(Array(8).fill(`${passed} 1`));
   });
 });

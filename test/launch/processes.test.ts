@@ -1,4 +1,4 @@
-// What the launcher says of a part that has ended by itself.
+// Tests the message of the launcher about a part that has ended by itself.
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";

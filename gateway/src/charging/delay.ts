@@ -144,7 +144,7 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
     if (decide()) return true;
     if (own.policy === undefined) return false;
     noteRefusal(queue, own);
-    // What the limit says now is rounded again: the time that it named before stays good.
+    // The limit rounds its time anew at each decision, so the time that it named before stays good.
     if (isEarly) queue.nextAtMs = math.min(queue.nextAtMs, nextAtMs);
     if (own.decision.retryAfterUs === never || queue.nextAtMs > untilMs) return false;
     sleepAsFirst(queued);

@@ -130,7 +130,7 @@ test("a unit that is refunded during an exchange, or after it, is in the lease a
   exchange(1100 * ms);
   expect(gateway.cell).toBe(30);
   expect(redis.ledger.holdings[0]?.outstanding).toBe(30);
-  // What went on is spent.
+  // Units of requests that went on are spent.
   gateway.decide(spend(1102 * ms), 1);
   exchange(1150 * ms);
   expect(redis.ledger.holdings[0]?.outstanding).toBe(39);

@@ -5,7 +5,7 @@ local support = require("test.gateway.virtual.support")
 -- A moment that floating point holds exactly.
 local atSeconds = 1700000010.25
 
--- What a refusal says whose limits have no units until the time that they named.
+-- A refusal says this if its limits have no units until the time that they named.
 local function lasting(limits)
   return { limits = limits, isLasting = true }
 end
