@@ -8,7 +8,7 @@ import type { Reading } from "./key-part.ts";
 
 const plus = 43;
 const dot = 46;
-const [tab, space, quote, comma, semicolon, backslash, bar, del] = [9, 32, 34, 44, 59, 92, 124, 127];
+const [tab, space, quote, asterisk, comma, semicolon, backslash, bar, del] = [9, 32, 34, 42, 44, 59, 92, 124, 127];
 const tokenParameter = "token=";
 const ofBearer = "Bearer ";
 /** Schemes that services also look for in other headers. Of these, and before a JSON Web Token of any scheme, case and blanks do not matter. */
@@ -78,18 +78,21 @@ function areParameters(credential: string): boolean {
     if (equals < 0 || !isNameOfParameter(credential, at, equals)) return false;
     at = afterValue(credential, equals + 1);
     if (at < 0) return false;
-    while (credential.charCodeAt(at) === space) at += 1;
+    at = afterBlanks(credential, at);
     if (at >= credential.length) break;
     if (credential.charCodeAt(at) !== comma) return false;
-    at += 1;
-    while (credential.charCodeAt(at) === space) at += 1;
+    at = afterBlanks(credential, at + 1);
     if (at >= credential.length) return false;
   }
   return !credential.toLowerCase().includes("bearer ") && !hasOddToken(credential, credential.indexOf("eyJ", 1));
 }
 
-/** Servers that drop what is no digit of base64 would find a token behind another name. */
-function isNameOfParameter(text: string, start: number, end: number): boolean {
+/**
+ * Returns whether a parameter has this name, maybe with RFC 8187's "*" behind it. Servers that drop what is no digit of base64 would find a token
+ * behind another name, and those that look behind the last blank find one after "= ", which RFC 9110 lets nobody send.
+ */
+function isNameOfParameter(text: string, start: number, equals: number): boolean {
+  const end = text.charCodeAt(equals - 1) === asterisk ? equals - 1 : equals;
   for (let at = start; at < end; at++) if (!isOfScheme(text.charCodeAt(at))) return false;
   return end > start;
 }

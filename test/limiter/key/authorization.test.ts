@@ -73,6 +73,7 @@ describe("an Authorization header as a key", () => {
   test("has parameters as they are", () => {
     for (const value of [
       'Digest username="ann", realm="My Own App", response="abc", nc=1',
+      "Digest username*=UTF-8''J%C3%A4s,\trealm=\"a\"",
       "Aws4-hmac-sha256 Credential=AK/20261127/eu/s3/aws4_request, SignedHeaders=host, Signature=abc",
       'Signature keyId="k",signature="abc=="',
       'Hawk id="a b c", ts="1"',
