@@ -23,8 +23,10 @@ interface Refusal {
   readonly submittedAtSeconds: number;
   /** By Redis' reply, no units are available before this time; clients are told so. */
   readonly retryAtSeconds: number;
-  /** Then Redis decides again; 0: Redis has charged the key since. */
+  /** Then Redis decides one request, and the others after its reply; 0: Redis has charged the key since. */
   untilSeconds: number;
+  /** How long Redis took to reply. */
+  readonly repliedInSeconds: number;
   readonly resetAtSeconds: number;
   readonly merged: MergedDecision;
   /** When the key last had no units for any request, by this refusal or one before. Undefined: unknown, or not true any more. */
@@ -127,7 +129,8 @@ export function rememberRefusal(
   if (retryAfterUs === never && !endsNever) return;
   if (submittedAtSeconds < forgottenAtSeconds && submittedAtSeconds > forgottenAtSeconds - latestReplySeconds) return;
   const place = placeOf(name);
-  if (submittedAtSeconds < (backAtSeconds[place] as number)) return;
+  const now = wallSeconds();
+  if (haveComeBack(place, submittedAtSeconds, now)) return;
   const retrySeconds = (endsNever ? endless : retryAfterUs) / 1_000_000;
   const before = recent[name] ?? older[name];
   const retryAtSeconds = submittedAtSeconds + retrySeconds;
@@ -143,6 +146,7 @@ export function rememberRefusal(
     submittedAtSeconds,
     retryAtSeconds,
     untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),
+    repliedInSeconds: now - submittedAtSeconds,
     resetAtSeconds: submittedAtSeconds + merged.decision.resetAfterUs / 1_000_000,
     merged,
     known: knownFrom(usedUp, submittedAtSeconds, retryAtSeconds),
@@ -168,8 +172,14 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
   if (refusal === undefined || refusal.policy !== policy) return false;
   const now = wallSeconds();
   // The cached refusal does not apply either if the clock has stepped back behind it.
-  if (now >= refusal.untilSeconds || now < refusal.submittedAtSeconds) return false;
-  if (refusal.submittedAtSeconds < (backAtSeconds[refusal.place] as number)) return false;
+  if (now < refusal.submittedAtSeconds || haveComeBack(refusal.place, refusal.submittedAtSeconds, now)) return false;
+  if (now >= refusal.untilSeconds) {
+    // This request asks Redis, and the others need not until the reply: or a slow Redis would get the whole flood.
+    if (refusal.untilSeconds > 0) {
+      refusal.untilSeconds = math.min(now + refusal.repliedInSeconds, refusal.retryAtSeconds);
+    }
+    return false;
+  }
   countRecalled();
   const { merged: remembered } = refusal;
   const { decision } = remembered;
@@ -210,7 +220,7 @@ function knownFrom(
 
 /** @returns undefined: units have come back since */
 function stillKnown({ known, place }: Refusal): LastKnown | undefined {
-  return known === undefined || known.atUs < (backAtSeconds[place] as number) * 1_000_000 ? undefined : known;
+  return known === undefined || haveComeBack(place, known.atUs / 1_000_000, wallSeconds()) ? undefined : known;
 }
 
 /** Redis had units between this time and now. If there were to be none, that is not true any more; that there were none once stays true. */
@@ -256,6 +266,22 @@ export function noteUnitsBack(name: string): void {
   dropSharedRefusal(name);
   const [number = 0] = stateDict.incr(returnsKey, 1, 0);
   stateDict.safe_set(returnsKey + (number % mostReturns), number * places + place);
+}
+
+/**
+ * Returns whether units of the key were refunded since then, as far as this worker has heard.
+ *
+ * @param name the key of the policy's first counter
+ * @param sinceSeconds since the epoch
+ */
+export function haveUnitsComeBack(name: string, sinceSeconds: number): boolean {
+  return haveComeBack(placeOf(name), sinceSeconds, wallSeconds());
+}
+
+/** What is noted ahead of the clock is from before the clock stepped back, and would hold for as long as that step. */
+function haveComeBack(place: number, sinceSeconds: number, now: number): boolean {
+  const backAt = backAtSeconds[place] as number;
+  return sinceSeconds < backAt && backAt <= now;
 }
 
 function placeOf(name: string): number {

@@ -149,6 +149,47 @@ describe("a remembered refusal", function()
     isBrief("o", { usedUp = { limits = { "hour" }, isLasting = false } })
   end)
 
+  it("that is over has one request ask Redis, and refuses the others for as long as Redis took before, but not beyond the time that it named", function()
+    local self = cacheWorld()
+    local brief = { policy = self.policy("c") }
+    local function recallAfter(seconds)
+      self.setClock(atSeconds + seconds)
+      return (self.recall("n", brief.policy))
+    end
+    local function rememberAfter(seconds, retrySeconds)
+      self.setClock(atSeconds + seconds)
+      self.remember("n", retrySeconds, brief)
+    end
+    rememberAfter(0.25, 300)
+    assert.same({ false, true, true, false, true }, {
+      recallAfter(0.25), recallAfter(0.250001), recallAfter(0.499999), recallAfter(0.5), recallAfter(0.500001),
+    })
+    rememberAfter(0.25, 0.375)
+    assert.same({ false, true, false }, { recallAfter(0.25), recallAfter(0.374999), recallAfter(0.375) })
+    -- Redis has charged the key meanwhile: nothing is known any more.
+    rememberAfter(0.25, 300)
+    self.call(function()
+      self.cache.forgetRefusalOf("n", atSeconds + 0.125)
+    end)
+    assert.same({ false, false }, { recallAfter(0.25), recallAfter(0.250001) })
+  end)
+
+  it("is believed again after the clock has stepped back, although units came back at a later time of that clock", function()
+    local self = cacheWorld()
+    self.setClock(atSeconds + 3600)
+    self.call(function()
+      self.cache.noteUnitsBack("n")
+    end)
+    self.setClock(atSeconds)
+    self.remember("n", 300)
+    assert.is_true((self.recall("n")))
+    assert.is_table(self.last("n"))
+    assert.same({ false, true }, { self.cache.haveUnitsComeBack("n", atSeconds), self.call(function()
+      self.setClock(atSeconds + 3600)
+      return self.cache.haveUnitsComeBack("n", atSeconds)
+    end) })
+  end)
+
   it("is forgotten when units of the key come back, by the other workers when they next look, and other keys' are not", function()
     local self = cacheWorld({ workers = 2 })
     local other = self.world.workers[2]
