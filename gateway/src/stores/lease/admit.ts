@@ -1,5 +1,6 @@
 // Decides a check of a leased policy: from the lease if that has the units. A request waits only if the units have run out.
 
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
 import { redisInstance } from "../../redis/epoch.ts";
@@ -8,14 +9,15 @@ import { theRedis } from "../../redis/redis-settings.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import { stopwatchUs } from "../../runtime/stopwatch.ts";
+import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import { isScarce } from "../node/counter-memory.ts";
 import { isDecidedHere } from "../redis/overload.ts";
+import { isUsedUpUntilRetry } from "../redis/replies.ts";
 import { waitLimitMs } from "../redis/submit.ts";
 import { type Check, newCheck, type Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
-import { type Lease, type LeaseRefusal, leaseOf, refresh } from "./leases.ts";
+import { type Lease, type LeaseRefusal, leaseOf, refresh, refusalOf } from "./leases.ts";
 import { allowFrom, demandOf, hasMore, refuse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
 
@@ -90,13 +92,14 @@ function decideExactly(
 ): boolean | undefined {
   const { policy, keyValues, chargedAt } = check;
   const { cost } = policy.policy;
-  const { refusal } = lease;
+  const refusal = refusalOf(lease);
   if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
     recall(lease, refusal);
     if (refusal.remaining > 0) lease.asked -= counted;
     return refuse(lease, check, outcome, refusal.untilUs);
   }
   if (limitMs < 1) return undefined;
+  const submittedAtSeconds = wallSeconds();
   const own = newMergedDecision();
   const asked: Check = { ...newCheck(policy, keyValues, true), chargedAt };
   const patience = newPatience(theRedis().deadlineMs, limitMs);
@@ -124,24 +127,34 @@ function decideExactly(
   } else {
     // It costs more than what is left.
     if (own.decision.remaining > 0) lease.asked -= counted;
-    rememberExactRefusal(lease, cost, own);
+    rememberExactRefusal(lease, policy, own, submittedAtSeconds);
   }
   return allowed;
 }
 
-function rememberExactRefusal(lease: Lease, cost: number, { limitName, decision }: MergedDecision): void {
+function rememberExactRefusal(
+  lease: Lease,
+  policy: CompiledPolicy,
+  { limitName, violated, decision }: MergedDecision,
+  submittedAtSeconds: number,
+): void {
   const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
   const nowUs = stopwatchUs();
   if (retryAfterUs <= 0) return;
   const untilUs = nowUs + retryAfterUs;
+  const place = policy.limits.findIndex(({ name }) => name === limitName);
+  const isLasting =
+    violated.length === 1 && isUsedUpUntilRetry(policy, policy.limits[place] as CompiledLimit, decision);
   const refusal: LeaseRefusal = {
-    cost,
+    cost: policy.policy.cost,
     atUs: nowUs,
     untilUs,
     askAgainUs: askAgainAt(untilUs, nowUs),
-    mostRestrictive: lease.policy.limits.findIndex(({ name }) => name === limitName),
+    mostRestrictive: place,
     remaining: math.min(remaining, limit),
     resetAtUs: nowUs + resetAfterUs,
+    nothingUntilUs: isLasting ? untilUs : 0,
+    submittedAtSeconds,
   };
   lease.refusal = refusal;
   recall(lease, refusal);

@@ -139,7 +139,8 @@ function expireUnits({ record, cell }: Lease, nowUs: number): void {
 function takeBackRefunded({ record, cell }: Lease, nowUs: number): void {
   if (!isLive(record, nowUs)) return;
   const term = termOf(cell, record);
-  const units = takeRefunded(term);
+  // If the clock has stepped ahead, shared memory may have dropped the one and not the other.
+  const units = math.min(takeRefunded(term), undecidedIn(term));
   if (units === 0) return;
   countLeaseRefund(units);
   // The cell is negative where several workers tried to take the last unit.

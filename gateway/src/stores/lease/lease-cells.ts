@@ -1,10 +1,10 @@
 // The data of a lease that the workers of a node share, in the dict of counters, by an id of the policy's limits and the key:
 //
-//   lease:ID          the record: packed numbers, then the name under which Redis knows this life of the lease
-//   lease:ID:asked    units that clients have requested in total
-//   lease:ID:NAME     the units that may be spent: see holder.ts
-//   lease:ID:NAME:TERM:undecided  units of requests that another policy may still refuse, and those that were refunded since the
-//                     last exchange; lease:ID:NAME:TERM:refunded has these alone
+//   ID                the record: packed numbers, then the name under which Redis knows this life of the lease
+//   ID:asked          units that clients have requested in total
+//   ID:NAME           the units that may be spent: see holder.ts
+//   ID:NAME:TERM:undecided  units of requests that another policy may still refuse, and those that were refunded since the
+//                     last exchange; ID:NAME:TERM:refunded has these alone
 //
 // Any of them may find no room, and nothing is evicted for it. A lease without its record begins another life, with another name and
 // other units; units that are lost stay unused. While memory is scarce, no lease begins: Redis decides each request. Only the worker
@@ -35,6 +35,8 @@ export interface LeaseRecord extends Holder {
 }
 
 const numbers = 24;
+/** Begins each id. While a reload changes the version, workers whose records have another number of fields have leases of their own. */
+export const recordKind = `lease${numbers}`;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);
 /** A lease that nobody has used for this long is forgotten. */

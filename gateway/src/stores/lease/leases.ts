@@ -2,12 +2,23 @@
 
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
-import type { CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
+import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { askedAt, forgetRefusal } from "../../../../limiter/src/lease/holder.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { nowUs, sleepMs } from "../../runtime/clock.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
+import { haveUnitsComeBack } from "../redis/refusal-cache.ts";
 import type { Check } from "../store.ts";
-import { cellOf, claim, type LeaseRecord, loadRecord, newRecord, saveRecord, unclaim } from "./lease-cells.ts";
+import {
+  cellOf,
+  claim,
+  type LeaseRecord,
+  loadRecord,
+  newRecord,
+  recordKind,
+  saveRecord,
+  unclaim,
+} from "./lease-cells.ts";
 
 /** Times are by the stopwatch, in µs. */
 export interface LeaseRefusal {
@@ -19,6 +30,10 @@ export interface LeaseRefusal {
   readonly mostRestrictive: number;
   readonly remaining: number;
   readonly resetAtUs: number;
+  /** Until then Redis has no unit for any request; 0: it had some, though too few, or some come earlier. */
+  readonly nothingUntilUs: number;
+  /** When Redis was asked, since the epoch. */
+  readonly submittedAtSeconds: number;
 }
 
 /** What this worker knows of the lease of one policy and key. */
@@ -89,7 +104,7 @@ function idOf(policy: CompiledPolicy, keyValues: string): string {
   for (const { rate, counterSuffix } of policy.limits) {
     limits += `${counterSuffix} ${rate.quota} ${capacity(rate)}`;
   }
-  return `lease:${ngx.encode_base64(string.sub(ngx.sha1_bin(limits), 1, 12))}`;
+  return `${recordKind}:${ngx.encode_base64(string.sub(ngx.sha1_bin(limits), 1, 12))}`;
 }
 
 function newLease(policy: CompiledPolicy, keyValues: string): Lease {
@@ -112,6 +127,15 @@ function newLease(policy: CompiledPolicy, keyValues: string): Lease {
   lease.cell = cellOf(lease.id, lease.record.name);
   refresh(lease);
   return lease;
+}
+
+/** @returns the last exact refusal; undefined: there is none, or units that Redis had charged have come back since */
+export function refusalOf(lease: Lease): LeaseRefusal | undefined {
+  const { policy, keyValues, refusal } = lease;
+  if (refusal === undefined) return undefined;
+  const key = keyOf(policy, policy.limits[0] as CompiledLimit, keyValues);
+  if (haveUnitsComeBack(key, refusal.submittedAtSeconds)) lease.refusal = undefined;
+  return lease.refusal;
 }
 
 /** @returns whether a record exists */
@@ -149,13 +173,12 @@ export function recordOfNewLife(): LeaseRecord {
 export function lastKnownOfLease({ policy, keyValues }: Pick<Check, "policy" | "keyValues">): LastKnown | undefined {
   const lease = leaseOf(policy, keyValues);
   refresh(lease);
-  const { record, refusal } = lease;
+  const { record } = lease;
+  const refusal = refusalOf(lease);
   const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
   if (atUs === 0) return undefined;
   const aheadUs = nowUs() - stopwatchUs();
-  // A request whose cost was too large says nothing of cheaper ones.
-  const refusedUntilUs = refusal === undefined || refusal.remaining > 0 ? 0 : refusal.untilUs;
-  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusedUntilUs);
+  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusal?.nothingUntilUs ?? 0);
   return { atUs: aheadUs + atUs, nothingUntilUs, limits: undefined };
 }
 

@@ -26,7 +26,7 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
   const { cost } = policy.policy;
   const lease = leaseOf(policy, keyValues);
   const nowUs = stopwatchUs();
-  const allowed = spend(lease, cost, nowUs);
+  const allowed = isEnough(lease, cost, nowUs) && spend(lease, cost);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
   if (allowed) lease.paid = cost;
   lease.asked += demandOf(lease, cost);
@@ -50,6 +50,12 @@ export function refundLeased({ policy }: Charge, spent: Spent): void {
   spent.term = undefined;
 }
 
+/** Another policy refused the request: its units are no demand. */
+export function takeBackDemand({ policy, keyValues }: Charge, spent: Spent): void {
+  if (spent.counted > 0) leaseOf(policy, keyValues).asked -= spent.counted;
+  spent.counted = 0;
+}
+
 /** The request goes on: its units are demand, and they cannot be refunded any more. */
 export function spendForGood({ policy, keyValues }: Charge, spent: Spent): void {
   const { cost } = policy.policy;
@@ -65,10 +71,13 @@ export function demandOf({ paid }: Lease, cost: number): number {
   return cost <= paid ? cost : 0;
 }
 
+/** Without a look at the cell for one unit: then the subtraction itself tells. */
+function isEnough({ record, cell }: Lease, cost: number, nowUs: number): boolean {
+  return isLive(record, nowUs) && (cost === 1 || unitsIn(cell) >= cost);
+}
+
 /** Subtracts once from the cell of all workers. */
-function spend({ record, cell }: Lease, cost: number, nowUs: number): boolean {
-  if (!isLive(record, nowUs)) return false;
-  if (cost > 1 && unitsIn(cell) < cost) return false;
+function spend({ cell }: Lease, cost: number): boolean {
   const [left] = countersDict.incr(cell, -cost);
   if (left === undefined || left < 0) return false;
   countLeaseAdmission(cost);
@@ -96,7 +105,7 @@ export function allowFrom(lease: Lease, check: Check, outcome: Outcome, counted:
   if (!isLive(lease.record, nowUs) || unitsIn(lease.cell) < cost) return false;
   const term = termOf(lease.cell, lease.record);
   const isNoted = addUndecided(term, cost);
-  if (!spend(lease, cost, nowUs)) {
+  if (!spend(lease, cost)) {
     if (isNoted) dropUndecided(term, cost);
     return false;
   }

@@ -62,8 +62,11 @@ function isUsedUp(policy: CompiledPolicy, { remaining }: Decision): boolean {
   return remaining < leastCost(policy);
 }
 
-/** Returns whether that is so until the moment that the limit named. A window has its units again at once; of others, cheaper requests get some earlier. */
-function isUsedUpUntilRetry(policy: CompiledPolicy, { rate }: CompiledLimit, decision: Decision): boolean {
+/**
+ * Returns whether a limit that refused has nothing for any request of the policy until the moment that it named. A window has its units again at
+ * once; of others, cheaper requests get some earlier.
+ */
+export function isUsedUpUntilRetry(policy: CompiledPolicy, { rate }: CompiledLimit, decision: Decision): boolean {
   const returnsAtOnce = rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window";
   return isUsedUp(policy, decision) && (returnsAtOnce || policy.policy.cost <= leastCost(policy));
 }

@@ -451,6 +451,40 @@ describe("a request that is decided exactly", function()
     assert.is_true(again.resetAfterUs > 2900000 and again.resetAfterUs < 3000000, tostring(again.resetAfterUs))
   end)
 
+  it("and is too dear says nothing of the time without Redis, also when cheaper ones use up what was left", function()
+    local self = leaseWorld({ limit = support.fixed("5/1h") })
+    self.claimForOther()
+    local function ask(cost)
+      local policy = self.atCost(cost)
+      policy.policy.isPriced = true
+      local result = self.ask({ policy = policy })
+      self.world.run(5)
+      return result.allowed
+    end
+    assert.same({ true, false, true }, { ask(3), ask(4), ask(2) })
+    assert.same({ 0, 0 }, { self.lease.refusal.remaining, self.lease.refusal.nothingUntilUs })
+    -- A window that has nothing for one unit has nothing before it ends.
+    assert.is_false(ask(1))
+    assert.equal(self.lease.refusal.untilUs, self.lease.refusal.nothingUntilUs)
+  end)
+
+  it("is asked for again once units that Redis had charged have come back", function()
+    local self = leaseWorld({ limit = support.fixed("5/1h") })
+    self.claimForOther()
+    local function ask(cost)
+      local result = self.ask({ policy = self.atCost(cost) })
+      self.world.run(5)
+      return result
+    end
+    local first = ask(5)
+    assert.same({ true, false }, { first.allowed, ask(5).allowed })
+    self.worker.call(function()
+      self.worker.module("gateway.src.charging.refunds").refundAll(first.outcome.charges)
+    end)
+    self.world.run(5)
+    assert.is_true(ask(5).allowed)
+  end)
+
   it("that costs more than the limit can ever have, is not remembered", function()
     local self = leaseWorld()
     self.claimForOther()

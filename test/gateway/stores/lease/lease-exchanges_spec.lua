@@ -863,12 +863,15 @@ describe("what a worker knows of leases", function()
     self.write({ acknowledged = 3, deadlineUs = nowUs + 300000 - 700 - 300, durationUs = 300000, retryAtUs = nowUs + 80000 })
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    self.lease.refusal = { atUs = nowUs - 600, untilUs = nowUs + 90000, remaining = 1 }
+    local function refusal(agoUs, untilUs, nothingUntilUs)
+      return { atUs = nowUs - agoUs, untilUs = untilUs, nothingUntilUs = nothingUntilUs, submittedAtSeconds = self.worker.wallUs() / 1000000 }
+    end
+    self.lease.refusal = refusal(600, nowUs + 90000, 0)
     assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
-    self.lease.refusal = { atUs = nowUs - 600, untilUs = nowUs + 90000, remaining = 0 }
+    self.lease.refusal = refusal(600, nowUs + 90000, nowUs + 90000)
     assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 90000 }, known())
     assert.equal(nowUs - 600, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    self.lease.refusal = { atUs = nowUs - 800, untilUs = nowUs + 70000, remaining = 0 }
+    self.lease.refusal = refusal(800, nowUs + 70000, nowUs + 70000)
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
   end)

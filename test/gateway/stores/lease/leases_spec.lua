@@ -12,7 +12,7 @@ local hot = bucket("400/1s", 200)
 
 local function leaseKeyOf(world)
   for key in pairs(world.dicts.sluice_counters.entries) do
-    if key:find("^lease:") and not key:find(":", 7, true) then
+    if key:find("^lease%d+:[^:]+$") then
       return key
     end
   end
@@ -667,6 +667,21 @@ describe("a leased policy beside another", function()
       assert.equal(units.admitted, units.spent)
       support.assertQuiet(world)
     end
+  end)
+
+  it("leases next to nothing for requests that the other refuses, although each finds no units in the lease", function()
+    local world = withSlots()
+    demand({ world }, "a", 900, 2000, { variables = { http_x_slot = "s" } })
+    local most = 0
+    for _ = 1, 200 do
+      world.run(10)
+      most = math.max(most, leaseKeyOf(world) and unitsHeld(world) or 0)
+    end
+    world.run(3000)
+    local units = fleet.leaseUnits(world)
+    assert.is_true(most <= 5 and units.granted <= 10, ("%d held, %d granted"):format(most, units.granted))
+    assert.equal(0, units.spent)
+    assert.equal(1, support.used(world, "a", total))
   end)
 
   it("gives no unit twice, wherever between two accesses to shared memory another has its turn", function()
