@@ -116,6 +116,33 @@ describe("a consumer", () => {
     expect(await limits("own")).toEqual([1_000, 1_000]);
   });
 
+  it("may have a limit by a time zone that the policy goes by itself, from when it does, whatever other policies go by", async () => {
+    const daily = (quota: number, timezone: string) => [
+      { name: "b", algorithm: "fixed-window", quota, window: "day", timezone },
+    ];
+    const inZone = (name: string, timezone: string) =>
+      plane.call("PUT", `/apps/default/policies/${name}?wait=30s`, {
+        ...books,
+        match: { paths: [`/${name}`] },
+        plans: { free: daily(10, "Europe/Berlin"), pro: daily(20, timezone) },
+      });
+    const limit = async (gateway: LoneGateway) =>
+      Number((await ask(`${gateway.url}/abroad`, { headers: { "x-user": "tok" } })).headers["x-ratelimit-limit"]);
+    const everywhere = async () => {
+      const seen: number[] = [];
+      for (const gateway of gateways) for (let i = 0; i < 8; i++) seen.push(await limit(gateway));
+      const { body } = await plane.call("GET", "/apps/default/counters?policy=abroad&key=tok");
+      return new Set([...seen, body.gateways[0].limits[0].limit]);
+    };
+    await inZone("abroad", "Europe/Berlin");
+    await put("tok", { plan: "pro", overrides: { abroad: daily(15, "asia/tokyo") } });
+    expect(await everywhere()).toEqual(new Set([20]));
+    await inZone("elsewhere", "Asia/Tokyo");
+    expect(await everywhere()).toEqual(new Set([20]));
+    await inZone("abroad", "Asia/Tokyo");
+    expect(await everywhere()).toEqual(new Set([15]));
+  });
+
   it("is known by all bytes of its id", async () => {
     for (const id of ["a b", "日本:語", 'quote"d', "x".repeat(256)]) {
       await put(id, { plan: "pro" });

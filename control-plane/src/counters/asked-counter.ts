@@ -13,7 +13,6 @@ import {
 import { policyOfConsumer } from "@sluice/limiter/compiled/consumer-limits.ts";
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
 import type { Policy } from "@sluice/limiter/document/policy.ts";
-import type { Zones } from "@sluice/limiter/document/schedule.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
@@ -69,7 +68,7 @@ export function askedCounter(
   const transitions = Object.fromEntries(zones.map((zone) => [zone.name, zone.transitions]));
   const compiled = compilePolicy(app, { ...policy, schedule: undefined }, transitions);
   refuseUnknownPlan(compiled, plan);
-  const applied = overrideFor(compiled, values) ?? policyOfClient(compiled, values, plan, consumer, transitions);
+  const applied = overrideFor(compiled, values) ?? policyOfClient(compiled, values, plan, consumer);
   return {
     policy: applied,
     policies: [compiled, ...Object.values(compiled.plans?.policies ?? {}), applied],
@@ -84,12 +83,11 @@ function policyOfClient(
   values: readonly string[],
   plan: string | undefined,
   consumer: Terms | undefined,
-  zones: Zones,
 ): CompiledPolicy {
   if (plan !== undefined || consumer === undefined) return policyInPlan(policy, plan ?? planOfKey(policy, values));
   const inPlan = policyInPlan(policy, consumer.plan);
   if (consumer.overrides === null) return inPlan;
-  return policyOfConsumer(policy, inPlan, JSON.parse(consumer.overrides), consumer.overrides, zones);
+  return policyOfConsumer(policy, inPlan, JSON.parse(consumer.overrides), consumer.overrides);
 }
 
 function refuseUnknownPlan(policy: CompiledPolicy, plan: string | undefined): void {

@@ -6,7 +6,6 @@ import { policyOfConsumer } from "../../../limiter/src/compiled/consumer-limits.
 import { consumerOf } from "../consumers/consumers.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import { logSparingly } from "../runtime/sparing-log.ts";
-import { currentState } from "../snapshot/current.ts";
 import { keepVariant, keptVariants } from "./kept-variants.ts";
 
 /** By the policy in the plan, and by the consumer's overrides as JSON. */
@@ -55,5 +54,5 @@ function compileOwn(policy: CompiledPolicy, inPlan: CompiledPolicy, overrides: s
   // No text in them has a bracket.
   const [list] = string.match(overrides, "^%b[]", place);
   const [limits] = cjson.decode<unknown>(list as string);
-  return policyOfConsumer(policy, inPlan, { [policy.name]: limits }, overrides, currentState().zones);
+  return policyOfConsumer(policy, inPlan, { [policy.name]: limits }, overrides);
 }

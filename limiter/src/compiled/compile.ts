@@ -161,6 +161,8 @@ export interface CompiledPlans {
   readonly default: string;
   /** The other plans, by name. */
   readonly policies: Readonly<Record<string, CompiledPolicy>>;
+  /** The zones that the policy goes by: a consumer's own limits may go by these. */
+  readonly zones: Zones;
 }
 
 type Mutable<Record> = { -readonly [Name in keyof Record]: Record[Name] };
@@ -489,7 +491,7 @@ function compilePlans(
     policies[name] = variantOf(compiled, policy, own);
     pause();
   }
-  const compiledPlans: Mutable<CompiledPlans> = { by: plans.by, default: plans.default, policies };
+  const compiledPlans: Mutable<CompiledPlans> = { by: plans.by, default: plans.default, policies, zones };
   if (plans.by === undefined) return compiledPlans;
   const by = keyPartText(plans.by);
   for (let i = 0; i < policy.key.length; i++) {
@@ -567,8 +569,8 @@ export function withOwnLimits(
   inPlan: CompiledPolicy,
   limits: readonly Limit[],
   owner: string,
-  zones: Zones,
 ): CompiledPolicy {
+  const zones = policy.plans?.zones ?? {};
   const own: CompiledLimit[] = [];
   for (const limit of inPlan.limits) {
     const written = writtenAlgorithm(limit.rate);
@@ -580,7 +582,7 @@ export function withOwnLimits(
   return variantOf(inPlan, policyOf(policy), own);
 }
 
-/** A consumer's limits are validated without a policy, and zones come with the policies that go by them. */
+/** A consumer's limits are validated without a policy. */
 function isPossible({ windowUs, calendar }: Limit, { policy }: CompiledPolicy, zones: Zones): boolean {
   if (windowUs === lifetimeWindowUs && policy.scope === "node") return false;
   return calendar === undefined || calendar.timezone === utc || zones[calendar.timezone] !== undefined;

@@ -1,6 +1,5 @@
 // The limits that a consumer has of its own for a policy: gateways and the control plane's counters read them alike.
 
-import type { Zones } from "../document/schedule.ts";
 import { limitsFrom, validatePolicy } from "../document/validate.ts";
 import { type CompiledPolicy, withOwnLimits } from "./compile.ts";
 
@@ -16,12 +15,11 @@ export function policyOfConsumer(
   inPlan: CompiledPolicy,
   overrides: Readonly<Record<string, unknown>>,
   text: string,
-  zones: Zones,
 ): CompiledPolicy {
   const limits = overrides[policy.name];
   if (limits === undefined) return inPlan;
   if (validatePolicy({ name: policy.name, key: [], scope: "cluster", limits }).policy === undefined) return inPlan;
   const { cost, costSource } = policy.policy;
   const own = limitsFrom(limits as Record<string, unknown>[], costSource?.room ?? cost);
-  return withOwnLimits(policy, inPlan, own, `consumer ${text}`, zones);
+  return withOwnLimits(policy, inPlan, own, `consumer ${text}`);
 }

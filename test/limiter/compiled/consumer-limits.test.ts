@@ -14,7 +14,7 @@ const daily = (quota: number, more = {}) => ({
   ...more,
 });
 const burst = { name: "burst", algorithm: "token-bucket", quota: 5, window: "1s" };
-const compiled = (name: string, more = {}) =>
+const compiled = (name: string, more = {}, zones = {}) =>
   compilePolicy(
     "shop",
     policyNamed(name, {
@@ -26,14 +26,15 @@ const compiled = (name: string, more = {}) =>
       ...more,
       limits: undefined,
     }),
+    zones,
   );
 const books = compiled("books");
 const pro = policyInPlan(books, "pro");
 
-const own = (overrides: object, policy = books, inPlan = pro, zones = {}) =>
-  policyOfConsumer(policy, inPlan, overrides as Record<string, unknown>, JSON.stringify(overrides), zones);
-const quotas = (overrides: object, policy = books, inPlan = pro, zones = {}) =>
-  own(overrides, policy, inPlan, zones).limits.map(({ name, rate }) => [name, rate.quota]);
+const own = (overrides: object, policy = books, inPlan = pro) =>
+  policyOfConsumer(policy, inPlan, overrides as Record<string, unknown>, JSON.stringify(overrides));
+const quotas = (overrides: object, policy = books, inPlan = pro) =>
+  own(overrides, policy, inPlan).limits.map(({ name, rate }) => [name, rate.quota]);
 
 describe("a consumer's own limits", () => {
   test("hold in the policy that they are for, instead of its plan's of the same names", () => {
@@ -79,11 +80,13 @@ describe("a consumer's own limits", () => {
     }
   });
 
-  test("go by the time zones that are known", () => {
+  test("go by the time zones that the policy goes by", () => {
     const inUtc = compiled("books", { plans: { free: [daily(10, { window: "day" })] } });
+    const plans = { free: [daily(10, { window: "day" })], pro: [daily(20, { window: "day", timezone: "Asia/Tokyo" })] };
+    const inTokyo = compiled("books", { plans }, { "Asia/Tokyo": [[0, 540]] });
     const overrides = { books: [daily(99, { window: "day", timezone: "Asia/Tokyo" })] };
     expect(quotas(overrides, inUtc, inUtc)).toEqual([["daily", 10]]);
-    expect(quotas(overrides, inUtc, inUtc, { "Asia/Tokyo": [[0, 540]] })).toEqual([["daily", 99]]);
+    expect(quotas(overrides, inTokyo, inTokyo)).toEqual([["daily", 99]]);
   });
 });
 

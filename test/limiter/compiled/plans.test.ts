@@ -188,7 +188,7 @@ describe("a consumer's own limits", () => {
     const document = tiers({ plans: { free: [inPlan] }, planBy: "consumer", scope: "cluster", ...more });
     const policy = compilePolicy("shop", document, zones);
     const { limits } = policyNamed("own", { key: [], scope: "cluster", limits: [own] });
-    return withOwnLimits(policy, policy, limits, "consumer", zones).limits.map(({ rate }) => rate.quota);
+    return withOwnLimits(policy, policy, limits, "consumer").limits.map(({ rate }) => rate.quota);
   };
   const bucket = { name: "b", algorithm: "token-bucket", quota: 10, window: "1d" };
 
