@@ -18,7 +18,7 @@ import { addressGroups, ipPrefix } from "@sluice/limiter/key/ip-prefix.ts";
 import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { refuseProblems } from "../schemas/read-body.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
-import { withZones } from "../zones/policy-zones.ts";
+import { canonicalZones, withZones } from "../zones/policy-zones.ts";
 
 /** Of a consumer. */
 interface Terms {
@@ -87,7 +87,8 @@ function policyOfClient(
   if (plan !== undefined || consumer === undefined) return policyInPlan(policy, plan ?? planOfKey(policy, values));
   const inPlan = policyInPlan(policy, consumer.plan);
   if (consumer.overrides === null) return inPlan;
-  return policyOfConsumer(policy, inPlan, JSON.parse(consumer.overrides), consumer.overrides);
+  const overrides = canonicalZones(consumer.overrides);
+  return policyOfConsumer(policy, inPlan, JSON.parse(overrides), overrides);
 }
 
 function refuseUnknownPlan(policy: CompiledPolicy, plan: string | undefined): void {

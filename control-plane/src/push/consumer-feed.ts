@@ -6,6 +6,7 @@ import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/con
 import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
 import type { ConsumerChanges, ConsumersPosition } from "../storage/consumer-changes.ts";
 import type { ConsumerCounts } from "../storage/usage.ts";
+import { canonicalZones } from "../zones/policy-zones.ts";
 import type { Fleet } from "./fleet.ts";
 import type { GatewayLink } from "./gateway-link.ts";
 
@@ -261,7 +262,7 @@ export class ConsumerFeed {
       lines +=
         terms === undefined
           ? lineOfGoneConsumer(app, id)
-          : lineOfConsumer(app, id, terms.plan, terms.overrides ?? undefined);
+          : lineOfConsumer(app, id, terms.plan, terms.overrides === null ? undefined : canonicalZones(terms.overrides));
       count += 1;
       if (lines.length > mostTextCharacters) break;
     }

@@ -7,7 +7,6 @@ import { checkShape, describeValue, validatePolicy } from "@sluice/limiter/docum
 import { mostIdBytes } from "@sluice/limiter/protocol/consumer-lines.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
 import type { NamedTerms } from "../storage/consumers.ts";
-import { withZones } from "../zones/policy-zones.ts";
 
 const mostPolicies = 32;
 /** A million consumers with so much each need a gigabyte on each gateway. */
@@ -88,8 +87,7 @@ function termsFrom({ plan, overrides = {} }: ConsumerBody, findings: Findings): 
       addProblem(findings, { path: `overrides.${name}${path.replace(/^limits/, "")}`, expected, got });
     }
   }
-  const written = JSON.stringify(Object.fromEntries(names.map((name) => [name, overrides[name]])));
-  const text = withZones(written, Math.floor(Date.now() / 1000)).sent;
+  const text = JSON.stringify(Object.fromEntries(names.map((name) => [name, overrides[name]])));
   const bytes = Buffer.byteLength(text);
   if (bytes > mostOverridesBytes) {
     const expected = `at most ${mostOverridesBytes} bytes of limits`;

@@ -29,6 +29,11 @@ export function withZones(
   return { sent: JSON.stringify(sent), zones: [...zones.values()] };
 }
 
+/** The same for documents whose zones come with other ones: limits that consumers have of their own. */
+export function canonicalZones(document: string): string {
+  return withZones(document, Math.floor(Date.now() / 1000)).sent;
+}
+
 /** Nothing else in a policy has such a field with a text. */
 function isTimezoneField(field: string, value: unknown): value is string {
   return field === "timezone" && typeof value === "string";
