@@ -44,8 +44,8 @@ export const breaks: readonly OracleBreak[] = [
   broken(
     "token-bucket: a clock that stepped back is waited for",
     tokenBucket,
-    "bucket.fullUs + bucket.toleranceUs) {",
-    "bucket.fullUs + 86400000000) {",
+    "- bucket.fullUs - bucket.toleranceUs;",
+    "- bucket.fullUs - 86400000000;",
   ),
   broken(
     "token-bucket: waits are rounded down",

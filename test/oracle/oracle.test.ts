@@ -125,6 +125,20 @@ it("pays the last part of each response when all of it is available", async () =
   expect(answers.at(-1)).toMatchObject({ status: 429, headers: { "retry-after": "24" } });
 });
 
+it("takes a debt for one from before a step back of the clock if it is a part of a µs beyond what the bucket waits for", async () => {
+  const limits = [{ name: "b", algorithm: "token-bucket" as const, quota: 1123451192, window: "1s", initial: 5 }];
+  const policies = [
+    { name: "p1", match: { paths: ["/one"] }, key: ["header:x-key"], limits, scope: "cluster" as const },
+  ];
+  const events: WorldEvent[] = [
+    { ...request, afterMs: 40 },
+    { ...request, afterMs: 1101 },
+    { afterMs: 0, do: "step", byMs: -2000 },
+    request,
+  ];
+  await agrees({ startMs: 1_838_452_740_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events });
+});
+
 it("asks and charges no other policy if one degrades the request to a response", async () => {
   const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
     name,

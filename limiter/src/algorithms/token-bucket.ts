@@ -62,10 +62,11 @@ export function bucketOf<Name extends string>(
 export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: number, cost: number): boolean {
   let atUs = state.atUs;
   let rest = state.count;
+  const beyondUs = atUs - nowUs - bucket.fullUs - bucket.toleranceUs;
   if (atUs < nowUs) {
     atUs = nowUs;
     rest = 0;
-  } else if (atUs - nowUs > bucket.fullUs + bucket.toleranceUs) {
+  } else if (beyondUs > 0 || (beyondUs === 0 && rest > bucket.fullRest)) {
     atUs = nowUs + bucket.fullUs;
     rest = bucket.fullRest;
     state.atUs = atUs;
