@@ -41,8 +41,6 @@ import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requ
 const decideAgainMs = 10;
 /** The longest pause: units come back earlier than the limit said if the request that took them is refused by another policy. It grows alike. */
 const longestPauseMs = 100;
-/** The pause between looks at other workers' lines grows alike: with a thousand queues it is 20 ms. */
-const queuesPerLookMs = 50;
 /** What a request hears that waits behind others, and has not been decided when its time is over. */
 const unaskedRetryUs = 1_000;
 
@@ -175,7 +173,7 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
     }
     if (!isOthersTurn(queue.counter, arrivedUs)) return true;
     if (stopwatchMs() > untilMs) return false;
-    sleepMs(math.max(lookAgainMs, queueCount / queuesPerLookMs));
+    sleepMs(lookAgainMs);
   }
 }
 

@@ -11,7 +11,7 @@ import { stopwatchUs } from "../runtime/stopwatch.ts";
 const lifeSeconds = 1;
 /** How often a worker says again that its request waits. */
 export const sayAgainMs = 300;
-/** The shortest pause of a request that is not the first of all. */
+/** The pause of a request that is not the first of all. */
 export const lookAgainMs = 2;
 
 let workers = 1;

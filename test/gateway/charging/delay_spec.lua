@@ -574,32 +574,6 @@ describe("requests that wait for units while the machine's clock steps,", functi
     end
   end
 
-  it("of many keys look at the lines of the others 100,000 times a second at most", function()
-    local rare = support.with(delays("1m"), { scope = "node" })
-    local w = support.world({ workers = 2, policies = { policy("a", bucket("1/1m", 1), rare), policy("b", bucket("1/1m", 1), rare),
-      policy("c", bucket("1/1m", 1), rare), policy("d", bucket("1/1m", 1), rare) } })
-    local keys = 0
-    for _, path in ipairs({ "a", "b", "c", "d" }) do
-      for i = 1, 100 do
-        keys = keys + 1
-        ask(w, path, 2, { variables = { http_x_key = "k" .. i } })
-        w.run(1)
-        ask(w, path, 1, { worker = 2, variables = { http_x_key = "k" .. i } })
-      end
-    end
-    local entries, looks = w.dicts.sluice_counters.entries, 0
-    w.dicts.sluice_counters.entries = setmetatable({}, {
-      __index = function(_, key)
-        looks = looks + (key:find("^first:0:") and 1 or 0)
-        return entries[key]
-      end,
-      __newindex = entries,
-    })
-    w.run(1000)
-    assert.equal(400, keys)
-    assert.is_true(looks > 10000 and looks < 100000, tostring(looks))
-  end)
-
   it("and whose first one was at a worker that is killed, wait for that one for a second", function()
     local w = support.world({ workers = 2, policies = { policy("a", steady, support.with(delays("5s"), { scope = "node" })) } })
     ask(w, "a", 3)
