@@ -14,7 +14,7 @@ import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
 import { refundGroup, refundsOf } from "./refunds.ts";
-import { forgetRefusalOf, recallRefusal } from "./refusal-cache.ts";
+import { forgetRefusalOf, noteUnanswered, recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
 import { counterOf, submit, submitAgain } from "./submit.ts";
@@ -80,7 +80,10 @@ export function decideOneInRedis(
   check.keyValues = keyValues;
   submitAgain(settings, pending, policy, key);
   // A pending check that was given up stays with `reconcile`.
-  if (!hasReply(pending)) return $multi(undefined, pending.failure, pending);
+  if (!hasReply(pending)) {
+    noteUnanswered(key);
+    return $multi(undefined, pending.failure, pending);
+  }
   const allowed = readOne(pending, check, merged);
   lastChargedAt = check.chargedAt[0] as number;
   if (allowed) forgetRefusalOf(key, pending.submittedAtSeconds);

@@ -23,8 +23,10 @@ interface Refusal {
   readonly submittedAtSeconds: number;
   /** By Redis' reply, no units are available before this time; clients are told so. */
   readonly retryAtSeconds: number;
-  /** Then Redis decides one request, and the others after its reply; 0: Redis has charged the key since. */
+  /** Then Redis decides again; 0: Redis has charged the key since. */
   untilSeconds: number;
+  /** After that, one request asks Redis. The others are refused until this time. */
+  askedUntilSeconds: number;
   /** How long Redis took to reply. */
   readonly repliedInSeconds: number;
   readonly resetAtSeconds: number;
@@ -69,6 +71,8 @@ let longest = longestSeconds;
 let seenVersion: number | undefined;
 /** Replies to checks submitted before this time are not cached, although they may still arrive. */
 let forgottenAtSeconds = 0;
+/** A reply that took longer is no measure: the clock may have stepped ahead. */
+const longestReplySeconds = 1;
 /** Longer than a reply is waited for. If the difference is larger, the clock has stepped back. */
 const latestReplySeconds = 60;
 
@@ -146,7 +150,8 @@ export function rememberRefusal(
     submittedAtSeconds,
     retryAtSeconds,
     untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),
-    repliedInSeconds: now - submittedAtSeconds,
+    askedUntilSeconds: 0,
+    repliedInSeconds: math.min(math.max(now - submittedAtSeconds, 0), longestReplySeconds),
     resetAtSeconds: submittedAtSeconds + merged.decision.resetAfterUs / 1_000_000,
     merged,
     known: knownFrom(usedUp, submittedAtSeconds, retryAtSeconds),
@@ -173,13 +178,7 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
   const now = wallSeconds();
   // The cached refusal does not apply either if the clock has stepped back behind it.
   if (now < refusal.submittedAtSeconds || haveComeBack(refusal.place, refusal.submittedAtSeconds, now)) return false;
-  if (now >= refusal.untilSeconds) {
-    // This request asks Redis, and the others need not until the reply: or a slow Redis would get the whole flood.
-    if (refusal.untilSeconds > 0) {
-      refusal.untilSeconds = math.min(now + refusal.repliedInSeconds, refusal.retryAtSeconds);
-    }
-    return false;
-  }
+  if (now >= refusal.untilSeconds && now >= refusal.askedUntilSeconds) return false;
   countRecalled();
   const { merged: remembered } = refusal;
   const { decision } = remembered;
@@ -189,6 +188,26 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
   if (remembered.violated.length === 1) mergeLimit(merged, policy, remembered.limitName, decision);
   else mergeAll(merged, remembered);
   return true;
+}
+
+/**
+ * Called when a check is sent to Redis. If a refusal of its policy and key is over, other requests need not ask, too, as long as a reply takes: or a
+ * slow Redis would get a whole flood.
+ *
+ * @param name the key of the policy's first counter
+ */
+export function noteAsked(policy: CompiledPolicy, name: string): undefined {
+  const refusal = recent[name] ?? older[name];
+  if (refusal === undefined || refusal.policy !== policy || refusal.untilSeconds === 0) return;
+  const now = wallSeconds();
+  if (now < refusal.untilSeconds) return;
+  refusal.askedUntilSeconds = math.min(now + refusal.repliedInSeconds, refusal.retryAtSeconds);
+}
+
+/** There was no reply to that check. */
+export function noteUnanswered(name: string): undefined {
+  const refusal = recent[name] ?? older[name];
+  if (refusal !== undefined) refusal.askedUntilSeconds = 0;
 }
 
 /**
@@ -252,6 +271,7 @@ export function forgetRefusalOf(name: string, submittedAtSeconds: number): void 
   const refusal = recent[name] ?? older[name];
   if (refusal === undefined || submittedAtSeconds < refusal.submittedAtSeconds) return;
   refusal.untilSeconds = 0;
+  refusal.askedUntilSeconds = 0;
   noteUnits(refusal, name, submittedAtSeconds);
 }
 

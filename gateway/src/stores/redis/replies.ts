@@ -58,7 +58,7 @@ function leastCost({ policy }: CompiledPolicy): number {
 }
 
 /** Returns whether a limit that refused has nothing for any request of the policy. */
-function isUsedUp(policy: CompiledPolicy, { remaining }: Decision): boolean {
+export function isUsedUp(policy: CompiledPolicy, { remaining }: Decision): boolean {
   return remaining < leastCost(policy);
 }
 

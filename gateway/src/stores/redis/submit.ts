@@ -13,7 +13,9 @@ import { type BatchQueue, queueOf, submitTo } from "./batcher.ts";
 import { mustAskRedis, noteWait, probeLimitMs } from "./overload.ts";
 import { hasReply, newPendingCheck, type PendingCheck, type PendingCounter } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
+import { noteAsked, noteUnanswered } from "./refusal-cache.ts";
 import { pushNumbers } from "./script-arguments.ts";
+import { firstKey } from "./slot-groups.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const { charge } = scripts as Record<"charge", Script>;
@@ -46,9 +48,13 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
   }
   pending.limitMs = shortestWaitMs(settings, checks);
   pending.inQueue = pending.mustKeep || pending.limitMs < longestWaitMs(settings.deadlineMs);
+  for (const check of checks) noteAsked(check.policy, firstKey(check));
   submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
   const unanswered = hasReply(pending) ? undefined : pending;
-  for (const check of checks) check.unanswered = unanswered;
+  for (const check of checks) {
+    check.unanswered = unanswered;
+    if (unanswered !== undefined) noteUnanswered(firstKey(check));
+  }
   return pending;
 }
 
@@ -75,6 +81,7 @@ export function submitAgain(
   pending.numbers = undefined;
   pending.at = 0;
   pending.failure = undefined;
+  noteAsked(policy, key);
   return submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
 }
 

@@ -152,26 +152,49 @@ describe("a remembered refusal", function()
   it("that is over has one request ask Redis, and refuses the others for as long as Redis took before, but not beyond the time that it named", function()
     local self = cacheWorld()
     local brief = { policy = self.policy("c") }
-    local function recallAfter(seconds)
+    local function at(seconds, work)
       self.setClock(atSeconds + seconds)
+      return work and self.call(work)
+    end
+    local function recallAfter(seconds)
+      at(seconds)
       return (self.recall("n", brief.policy))
     end
+    local function askAfter(seconds)
+      at(seconds, function()
+        self.cache.noteAsked(brief.policy, "n")
+      end)
+    end
     local function rememberAfter(seconds, retrySeconds)
-      self.setClock(atSeconds + seconds)
+      at(seconds)
       self.remember("n", retrySeconds, brief)
     end
     rememberAfter(0.25, 300)
-    assert.same({ false, true, true, false, true }, {
-      recallAfter(0.25), recallAfter(0.250001), recallAfter(0.499999), recallAfter(0.5), recallAfter(0.500001),
-    })
+    -- A look alone changes nothing.
+    assert.same({ false, false }, { recallAfter(0.25), recallAfter(0.25) })
+    askAfter(0.25)
+    assert.same({ true, true, false }, { recallAfter(0.250001), recallAfter(0.499999), recallAfter(0.5) })
+    askAfter(0.5)
+    assert.is_true(recallAfter(0.500001))
+    at(0.500001, function()
+      self.cache.noteUnanswered("n")
+    end)
+    assert.is_false(recallAfter(0.500001))
     rememberAfter(0.25, 0.375)
-    assert.same({ false, true, false }, { recallAfter(0.25), recallAfter(0.374999), recallAfter(0.375) })
+    askAfter(0.25)
+    assert.same({ true, false }, { recallAfter(0.374999), recallAfter(0.375) })
+    -- A reply does not take a second, but the clock may step meanwhile.
+    rememberAfter(3600, 7200)
+    askAfter(3600)
+    assert.same({ true, false }, { recallAfter(3600.999999), recallAfter(3601) })
     -- Redis has charged the key meanwhile: nothing is known any more.
     rememberAfter(0.25, 300)
-    self.call(function()
+    askAfter(0.25)
+    at(0.25, function()
       self.cache.forgetRefusalOf("n", atSeconds + 0.125)
+      self.cache.noteAsked(brief.policy, "n")
     end)
-    assert.same({ false, false }, { recallAfter(0.25), recallAfter(0.250001) })
+    assert.is_false(recallAfter(0.250001))
   end)
 
   it("is believed again after the clock has stepped back, although units came back at a later time of that clock", function()
