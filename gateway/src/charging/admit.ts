@@ -1,12 +1,14 @@
 // Ordinary charging of everything that is not on the fast path (decide/fast-path.ts): decides checks by the stores of their
 // policies, all or none, and without Redis if Redis does not decide.
 
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { countOverloadDecision } from "../metrics/overload-state.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { runSoon } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { refusesAtOnce } from "../stores/lease/admit.ts";
 import { recallAny } from "../stores/redis/decide-checks.ts";
 import { admitTogether as admitTogetherInRedis, chargesByOneCall } from "../stores/redis/exact-store.ts";
 import { keepTogether } from "../stores/redis/overload.ts";
@@ -103,23 +105,40 @@ export function forgetUndecided(): void {
 }
 
 /**
- * Exact policies come last, because one call to Redis charges all of them. If one is known to refuse, nothing is spent of a lease.
+ * Decides the exact policies, which one call to Redis charges together, after the leased ones, or before them if their refusals are seldom
+ * remembered. If one is known to refuse, nothing is charged of any other.
  */
 function admitAll(checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const exact = checks.filter(({ policy }) => policy.policy.store === "exact");
-  if (exact.length < checks.length && recallAny(exact, outcome.merged)) return false;
+  if (exact.length === checks.length) return admitTogetherInRedis(exact, outcome);
+  if (exact.length === 0) return admitLeases(checks, outcome);
+  if (recallAny(exact, outcome.merged)) return false;
+  const leased = checks.filter(({ policy }) => policy.policy.store !== "exact");
+  const isExactFirst = exact.some(({ policy }) => isSeldomRemembered(policy));
+  if (isExactFirst && leased.some((check) => check.merged === undefined && refusesAtOnce(check, outcome))) return false;
+  const first = isExactFirst ? admitTogetherInRedis(exact, outcome) : admitLeases(leased, outcome);
+  if (first === undefined || (!first && checks.some(({ merged }) => merged === undefined))) return first;
+  const second = isExactFirst ? admitLeases(leased, outcome) : admitTogetherInRedis(exact, outcome);
+  return second === undefined ? undefined : first && second;
+}
+
+/**
+ * Refusals of slots are not remembered, and those of costs that differ only for the last cost. While Redis refuses a flood of such requests, they
+ * must not hold units of a lease, which others need.
+ */
+function isSeldomRemembered({ policy }: CompiledPolicy): boolean {
+  return policy.holdsSlots || policy.isPriced === true || policy.costSource !== undefined;
+}
+
+function admitLeases(checks: readonly Check[], outcome: Outcome): boolean | undefined {
   let all = true;
   for (const check of checks) {
-    const { store } = check.policy.policy;
-    if (store === "exact") continue;
-    const allowed = stores[store].admit(check, outcome);
+    const allowed = stores[check.policy.policy.store].admit(check, outcome);
     if (allowed === undefined) return undefined;
     if (!allowed && check.merged === undefined) return false;
     if (!allowed) all = false;
   }
-  if (exact.length === 0) return all;
-  const allowed = admitTogetherInRedis(exact, outcome);
-  return allowed === undefined ? undefined : allowed && all;
+  return all;
 }
 
 /** A request that Redis did not decide as a whole has been decided without it after that, in nearly all cases. */

@@ -4,7 +4,7 @@ import type { StoreName } from "../../../limiter/src/compiled/compile.ts";
 import { runSoon } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
-import { spendForGood, takeBackDemand } from "../stores/lease/spend.ts";
+import { spendForGood } from "../stores/lease/spend.ts";
 import { type Charge, stayCharged } from "../stores/store.ts";
 import { stores } from "./stores.ts";
 
@@ -14,7 +14,6 @@ export function refundAll(charges: readonly Charge[]): void {
   for (const charge of charges) {
     // Nothing is charged yet of its response.
     if (charge.policy.policy.deferred) continue;
-    if (charge.spent !== undefined) takeBackDemand(charge, charge.spent);
     const others = byStore[charge.store];
     if (others === undefined) byStore[charge.store] = [charge];
     else others.push(charge);
@@ -57,7 +56,5 @@ export function chargeForGood(charges: readonly Charge[]): void {
 
 /** Refunds it where nothing may yield, as in the log phase. */
 export function refundLater(charge: Charge): void {
-  if (charge.policy.policy.deferred) return;
-  if (charge.spent !== undefined) takeBackDemand(charge, charge.spent);
-  stores[charge.store].refundLater(charge);
+  if (!charge.policy.policy.deferred) stores[charge.store].refundLater(charge);
 }

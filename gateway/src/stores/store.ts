@@ -191,8 +191,6 @@ export interface DeferredCharge {
 export interface Spent {
   /** The term of the lease in which the units can be refunded. Undefined: they cannot, or Redis was charged, or it is done. */
   term: string | undefined;
-  /** Units that count as demand already. */
-  counted: number;
 }
 
 /** A charge in Redis of a request that is decided once more, without Redis. */

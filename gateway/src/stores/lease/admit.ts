@@ -12,13 +12,13 @@ import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import { isScarce } from "../node/counter-memory.ts";
 import { isDecidedHere } from "../redis/overload.ts";
-import { isUsedUpUntilRetry } from "../redis/replies.ts";
+import { isUsedUp, isUsedUpUntilRetry } from "../redis/replies.ts";
 import { waitLimitMs } from "../redis/submit.ts";
 import { type Check, newCheck, type Outcome } from "../store.ts";
 import { hasRoom } from "./exchange.ts";
 import { chargeExactly } from "./lease-messages.ts";
 import { type Lease, type LeaseRefusal, leaseOf, refresh, refusalOf } from "./leases.ts";
-import { allowFrom, demandOf, hasMore, refuse } from "./spend.ts";
+import { allowFrom, demandOf, hasMore, hasUnits, refuse } from "./spend.ts";
 import { keepWatching, lookAndWatch } from "./watch.ts";
 
 /** A lease that is not watched is checked at most this often, in µs, unless this many units were requested. */
@@ -40,14 +40,12 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
   const lease = leaseOf(check.policy, check.keyValues);
   check.unanswered = undefined;
   const nowUs = stopwatchUs();
-  if (allowFrom(lease, check, outcome, 0, nowUs)) return true;
+  if (allowFrom(lease, check, outcome, nowUs)) return true;
   keepWatching(nowUs);
   const { record } = lease;
-  const counted = demandOf(lease, cost);
-  lease.asked += counted;
   if (nowUs < record.refusedUntilUs) return refuse(lease, check, outcome, record.retryAtUs);
   lease.cost = cost;
-  if (hasMore(lease) && allowFrom(lease, check, outcome, counted, stopwatchUs())) return true;
+  if (hasMore(lease) && allowFrom(lease, check, outcome, stopwatchUs())) return true;
   if (!lease.watched && (lease.asked >= manyUnits || nowUs - lease.lookedUs >= lookEveryUs)) lookAndWatch(lease);
   const { overload } = theRedis();
   if (overload !== undefined && isDecidedHere(overload, [check])) {
@@ -72,33 +70,43 @@ export function admitLeased(check: Check, outcome: Outcome): boolean | undefined
       lookAndWatch(lease);
       if (record.waiting === 0 && !hasRoom()) way = "exact";
     }
-    if (allowFrom(lease, check, outcome, counted, stopwatchUs())) return true;
+    if (allowFrom(lease, check, outcome, stopwatchUs())) return true;
     if (way !== "exact") way = wayFor(record, cost, stopwatchUs());
   }
-  if (way === "exact") return decideExactly(lease, check, outcome, counted, patienceUs / 1000);
+  if (way === "exact") return decideExactly(lease, check, outcome, patienceUs / 1000);
   return refuse(lease, check, outcome, refusedUntil(record));
 }
 
-/**
- * @param counted units of the request that are among those asked for already
- * @param limitMs the rest of the longest time that the request waits
- */
-function decideExactly(
-  lease: Lease,
-  check: Check,
-  outcome: Outcome,
-  counted: number,
-  limitMs: number,
-): boolean | undefined {
+/** Refuses the check if that is certain without asking Redis. Spends nothing, and never yields. @returns whether it refuses */
+export function refusesAtOnce(check: Check, outcome: Outcome): boolean {
+  const { cost } = check.policy.policy;
+  const lease = leaseOf(check.policy, check.keyValues);
+  const { record } = lease;
+  const nowUs = stopwatchUs();
+  if (hasUnits(lease, cost, nowUs) || (hasMore(lease) && hasUnits(lease, cost, nowUs))) return false;
+  if (nowUs < record.refusedUntilUs) return !refuse(lease, check, outcome, record.retryAtUs);
+  const way = wayFor(record, cost, nowUs);
+  if (way === "exact") return refusesAsBefore(lease, check, outcome);
+  return way === "refuse" && record.plenty === 0 && !refuse(lease, check, outcome, refusedUntil(record));
+}
+
+/** Redis has refused as much or less a short time ago. */
+function refusesAsBefore(lease: Lease, check: Check, outcome: Outcome): boolean {
+  const refusal = refusalOf(lease);
+  if (refusal === undefined || check.policy.policy.cost < refusal.cost || stopwatchUs() >= refusal.askAgainUs) {
+    return false;
+  }
+  recall(lease, refusal);
+  return !refuse(lease, check, outcome, refusal.untilUs, refusal.remaining === 0);
+}
+
+/** @param limitMs the rest of the longest time that the request waits */
+function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: number): boolean | undefined {
   const { policy, keyValues, chargedAt } = check;
   const { cost } = policy.policy;
-  const refusal = refusalOf(lease);
-  if (refusal !== undefined && cost >= refusal.cost && stopwatchUs() < refusal.askAgainUs) {
-    recall(lease, refusal);
-    if (refusal.remaining > 0) lease.asked -= counted;
-    return refuse(lease, check, outcome, refusal.untilUs);
-  }
+  if (refusesAsBefore(lease, check, outcome)) return false;
   if (limitMs < 1) return undefined;
+  const submittedUs = stopwatchUs();
   const submittedAtSeconds = wallSeconds();
   const own = newMergedDecision();
   const asked: Check = { ...newCheck(policy, keyValues, true), chargedAt };
@@ -118,16 +126,17 @@ function decideExactly(
       keyValues,
       chargedAt,
       store: "exact",
-      spent: { term: undefined, counted },
+      spent: { term: undefined },
       redis: redisInstance(),
     });
+    lease.chargedUs = submittedUs;
     // A cheaper request has what a dearer one did not get.
     const known = lease.refusal;
     if (known !== undefined) lease.refusal = { ...known, remaining: math.max(0, known.remaining - cost) };
   } else {
-    // It costs more than what is left.
-    if (own.decision.remaining > 0) lease.asked -= counted;
-    rememberExactRefusal(lease, policy, own, submittedAtSeconds);
+    // If anything is left, the request costs more than that: no lease could have paid it.
+    if (own.decision.remaining === 0) lease.asked += demandOf(lease, cost);
+    rememberExactRefusal(lease, policy, own, submittedUs, submittedAtSeconds);
   }
   return allowed;
 }
@@ -136,6 +145,7 @@ function rememberExactRefusal(
   lease: Lease,
   policy: CompiledPolicy,
   { limitName, violated, decision }: MergedDecision,
+  submittedUs: number,
   submittedAtSeconds: number,
 ): void {
   const { limit, remaining, retryAfterUs, resetAfterUs } = decision;
@@ -147,12 +157,13 @@ function rememberExactRefusal(
     violated.length === 1 && isUsedUpUntilRetry(policy, policy.limits[place] as CompiledLimit, decision);
   const refusal: LeaseRefusal = {
     cost: policy.policy.cost,
-    atUs: nowUs,
+    atUs: submittedUs,
     untilUs,
     askAgainUs: askAgainAt(untilUs, nowUs),
     mostRestrictive: place,
     remaining: math.min(remaining, limit),
     resetAtUs: nowUs + resetAfterUs,
+    isUsedUp: isUsedUp(policy, decision),
     nothingUntilUs: isLasting ? untilUs : 0,
     submittedAtSeconds,
   };

@@ -23,6 +23,7 @@ import {
 /** Times are by the stopwatch, in µs. */
 export interface LeaseRefusal {
   readonly cost: number;
+  /** When Redis was asked. */
   readonly atUs: number;
   readonly untilUs: number;
   readonly askAgainUs: number;
@@ -30,9 +31,10 @@ export interface LeaseRefusal {
   readonly mostRestrictive: number;
   readonly remaining: number;
   readonly resetAtUs: number;
-  /** Until then Redis has no unit for any request; 0: it had some, though too few, or some come earlier. */
+  /** Whether Redis had no unit for any request; and until when it has none, 0 if some come earlier. */
+  readonly isUsedUp: boolean;
   readonly nothingUntilUs: number;
-  /** When Redis was asked, since the epoch. */
+  /** The same moment as `atUs`, since the epoch. */
   readonly submittedAtSeconds: number;
 }
 
@@ -60,6 +62,8 @@ export interface Lease {
   waiting: Semaphore | undefined;
   /** The last exact refusal: until `askAgainUs`, a request of the same cost or more is refused without Redis. */
   refusal: LeaseRefusal | undefined;
+  /** When Redis was last asked to charge a request by itself, and did; 0: never. */
+  chargedUs: number;
 }
 
 /** This worker forgets leases that nobody has used for this long. */
@@ -123,6 +127,7 @@ function newLease(policy: CompiledPolicy, keyValues: string): Lease {
     worthWatching: false,
     waiting: undefined,
     refusal: undefined,
+    chargedUs: 0,
   };
   lease.cell = cellOf(lease.id, lease.record.name);
   refresh(lease);
@@ -174,12 +179,21 @@ export function lastKnownOfLease({ policy, keyValues }: Pick<Check, "policy" | "
   const lease = leaseOf(policy, keyValues);
   refresh(lease);
   const { record } = lease;
+  const repliedUs = askedAt(record);
   const refusal = refusalOf(lease);
-  const atUs = math.max(askedAt(record), refusal?.atUs ?? 0);
-  if (atUs === 0) return undefined;
   const aheadUs = nowUs() - stopwatchUs();
-  const nothingUntilUs = aheadUs + math.max(record.retryAtUs, refusal?.nothingUntilUs ?? 0);
-  return { atUs: aheadUs + atUs, nothingUntilUs, limits: undefined };
+  // A later message to Redis knows better.
+  if (refusal?.isUsedUp && refusal.atUs > repliedUs && !isCharged(lease, refusal.atUs, refusal.nothingUntilUs)) {
+    return { atUs: aheadUs + refusal.atUs, nothingUntilUs: aheadUs + refusal.nothingUntilUs, limits: undefined };
+  }
+  if (repliedUs === 0) return undefined;
+  const nothingUntilUs = isCharged(lease, repliedUs, record.retryAtUs) ? 0 : aheadUs + record.retryAtUs;
+  return { atUs: aheadUs + repliedUs, nothingUntilUs, limits: undefined };
+}
+
+/** Returns whether Redis has charged the key since then, although there was to be nothing. */
+function isCharged({ chargedUs }: Lease, sinceUs: number, nothingUntilUs: number): boolean {
+  return chargedUs > sinceUs && chargedUs < nothingUntilUs;
 }
 
 /** When the message was sent to which Redis last replied about a leased key, by the stopwatch; 0: unknown. */

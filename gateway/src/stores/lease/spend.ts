@@ -28,10 +28,13 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
   const nowUs = stopwatchUs();
   const allowed = isEnough(lease, cost, nowUs) && spend(lease, cost);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
-  if (allowed) lease.paid = cost;
-  lease.asked += demandOf(lease, cost);
-  if (!allowed) mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
-  else if (!merged.quiet) mergePermission(lease, policy, decision.remaining, merged);
+  lease.asked += allowed ? cost : demandOf(lease, cost);
+  if (!allowed) {
+    mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
+  } else {
+    lease.paid = cost;
+    if (!merged.quiet) mergePermission(lease, policy, decision.remaining, merged);
+  }
   return allowed;
 }
 
@@ -41,7 +44,7 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
  * @returns whether the request is allowed
  */
 export function spendUnspent(check: Check, outcome: Outcome): boolean {
-  return allowFrom(leaseOf(check.policy, check.keyValues), check, outcome, 0, stopwatchUs());
+  return allowFrom(leaseOf(check.policy, check.keyValues), check, outcome, stopwatchUs());
 }
 
 /** Refunds units of a request that another policy refused: they are in the lease again when a worker next looks after it. */
@@ -50,30 +53,31 @@ export function refundLeased({ policy }: Charge, spent: Spent): void {
   spent.term = undefined;
 }
 
-/** Another policy refused the request: its units are no demand. */
-export function takeBackDemand({ policy, keyValues }: Charge, spent: Spent): void {
-  if (spent.counted > 0) leaseOf(policy, keyValues).asked -= spent.counted;
-  spent.counted = 0;
-}
-
 /** The request goes on: its units are demand, and they cannot be refunded any more. */
 export function spendForGood({ policy, keyValues }: Charge, spent: Spent): void {
   const { cost } = policy.policy;
   const lease = leaseOf(policy, keyValues);
   lease.paid = cost;
-  lease.asked += cost - spent.counted;
+  lease.asked += cost;
   if (spent.term !== undefined) dropUndecided(spent.term, cost);
   spent.term = undefined;
 }
 
-/** Returns how many units of a request that was not admitted yet are demand. */
-export function demandOf({ paid }: Lease, cost: number): number {
-  return cost <= paid ? cost : 0;
+/**
+ * Returns how many units of a refused request are demand: none if no lease could have paid it, or if it costs more than what this one has. Or
+ * whoever states a high cost would make the gateway hold units that it cannot use.
+ */
+export function demandOf({ paid, record, cell }: Lease, cost: number): number {
+  return cost <= paid && (!isLive(record, stopwatchUs()) || unitsIn(cell) <= 0) ? cost : 0;
 }
 
 /** Without a look at the cell for one unit: then the subtraction itself tells. */
-function isEnough({ record, cell }: Lease, cost: number, nowUs: number): boolean {
-  return isLive(record, nowUs) && (cost === 1 || unitsIn(cell) >= cost);
+function isEnough(lease: Lease, cost: number, nowUs: number): boolean {
+  return cost === 1 ? isLive(lease.record, nowUs) : hasUnits(lease, cost, nowUs);
+}
+
+export function hasUnits({ record, cell }: Lease, cost: number, nowUs: number): boolean {
+  return isLive(record, nowUs) && unitsIn(cell) >= cost;
 }
 
 /** Subtracts once from the cell of all workers. */
@@ -94,15 +98,14 @@ export function hasMore(lease: Lease): boolean {
 }
 
 /**
- * Allows the check if the lease has the units. They are undecided until the request goes on, because another policy may refuse it.
- *
- * @param counted units of the request that are among those asked for already
+ * Allows the check if the lease has the units. They are undecided until the request goes on, because another policy may refuse it. Until then
+ * they are no demand either.
  */
-export function allowFrom(lease: Lease, check: Check, outcome: Outcome, counted: number, nowUs: number): boolean {
+export function allowFrom(lease: Lease, check: Check, outcome: Outcome, nowUs: number): boolean {
   const { policy, keyValues, chargedAt } = check;
   const { limits } = policy;
   const { cost } = policy.policy;
-  if (!isLive(lease.record, nowUs) || unitsIn(lease.cell) < cost) return false;
+  if (!hasUnits(lease, cost, nowUs)) return false;
   const term = termOf(lease.cell, lease.record);
   const isNoted = addUndecided(term, cost);
   if (!spend(lease, cost)) {
@@ -111,7 +114,7 @@ export function allowFrom(lease: Lease, check: Check, outcome: Outcome, counted:
   }
   mergePermission(lease, policy, decision.remaining, check.merged ?? outcome.merged);
   check.allowed = true;
-  const spent = { term: isNoted ? term : undefined, counted };
+  const spent = { term: isNoted ? term : undefined };
   outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "leased", spent });
   return true;
 }
@@ -132,7 +135,9 @@ export function mergePermission(
   mergeLimit(merged, policy, limit.name, decision);
 }
 
-export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: number): false {
+/** @param isDemand whether a lease could have paid the request */
+export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: number, isDemand = true): false {
+  if (isDemand) lease.asked += demandOf(lease, check.policy.policy.cost);
   mergeRefusal(lease, check.policy, check.merged ?? outcome.merged, untilUs);
   check.allowed = false;
   return false;

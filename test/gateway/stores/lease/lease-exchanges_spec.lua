@@ -863,15 +863,25 @@ describe("what a worker knows of leases", function()
     self.write({ acknowledged = 3, deadlineUs = nowUs + 300000 - 700 - 300, durationUs = 300000, retryAtUs = nowUs + 80000 })
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    local function refusal(agoUs, untilUs, nothingUntilUs)
-      return { atUs = nowUs - agoUs, untilUs = untilUs, nothingUntilUs = nothingUntilUs, submittedAtSeconds = self.worker.wallUs() / 1000000 }
+    local function refusal(agoUs, isUsedUp, nothingUntilUs)
+      return { atUs = nowUs - agoUs, isUsedUp = isUsedUp, nothingUntilUs = nothingUntilUs, submittedAtSeconds = self.worker.wallUs() / 1000000 }
     end
-    self.lease.refusal = refusal(600, nowUs + 90000, 0)
-    assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
-    self.lease.refusal = refusal(600, nowUs + 90000, nowUs + 90000)
+    self.lease.refusal = refusal(600, false, 0)
+    assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
+    self.lease.refusal = refusal(600, true, 0)
+    assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs }, known())
+    self.lease.refusal = refusal(600, true, nowUs + 90000)
     assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 90000 }, known())
     assert.equal(nowUs - 600, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
-    self.lease.refusal = refusal(800, nowUs + 70000, nowUs + 70000)
+    self.lease.chargedUs = nowUs - 600
+    assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 90000 }, known())
+    -- Redis has charged the key since, although there was to be nothing.
+    self.lease.chargedUs = nowUs - 599
+    assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = 0 }, known())
+    self.lease.chargedUs = nowUs + 90000
+    assert.same({ atUs = aheadUs + nowUs - 600, nothingUntilUs = aheadUs + nowUs + 90000 }, known())
+    self.lease.chargedUs = 0
+    self.lease.refusal = refusal(800, true, nowUs + 90000)
     assert.same({ atUs = aheadUs + nowUs - 700, nothingUntilUs = aheadUs + nowUs + 80000 }, known())
     assert.equal(nowUs - 700, self.leases.leaseKnownSinceUs({ policy = self.policy, keyValues = "k" }))
   end)

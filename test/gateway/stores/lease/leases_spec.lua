@@ -669,7 +669,56 @@ describe("a leased policy beside another", function()
     end
   end)
 
-  it("leases next to nothing for requests that the other refuses, although each finds no units in the lease", function()
+  it("leaves all of a shared limit to other gateways, however many requests its clients' own slots refuse here", function()
+    local shared = policy("a", bucket("60/1s", 40), leased)
+    shared.key = { "const:all" }
+    shared.match = { paths = { "/a", "/h" } }
+    local own = policy("b", { algorithm = "concurrency", quota = 1, ttl = "60s" })
+    own.match = { paths = { "/a" } }
+    local worlds = fleet.start({ policies = { shared, own } })
+    local world = worlds[1]
+    world.redis.upUs, world.redis.downUs = 10000, 10000
+    local holder = support.ask(world, "a", 1, { serviceUs = 60000000 })
+    world.run(600)
+    local refused = demand({ world }, "a", 2000, 3000)
+    local honest = demand({ worlds[2] }, "h", 10, 3000)
+    world.run(3500)
+    assert.same({ [200] = 1 }, world.statuses(holder))
+    assert.same({ [429] = 6000 }, world.statuses(refused))
+    assert.same({ [200] = 30 }, world.statuses(honest))
+    assert.equal(0, fleet.leaseUnits(world).granted)
+  end)
+
+  it("does not keep Redis from being asked again about the other, whose refusal is remembered for ten seconds", function()
+    local a, b = policy("a", bucket("100000/1s", 100000), leased), policy("b", fixed("3/1h"))
+    a.match, b.match = { paths = { "/a" } }, { paths = { "/a" } }
+    a.key = { "const:all" }
+    local world = support.world({ policies = { a, b } })
+    local others = 0
+    -- Other keys keep the lease in use. Returns how often Redis is asked about the key in so many seconds.
+    local function askedIn(seconds)
+      world.redis.calls = {}
+      for _ = 1, seconds * 50 do
+        support.ask(world, "a", 1)
+        for _ = 1, 4 do
+          others = others + 1
+          support.ask(world, "a", 1, { key = "other" .. others })
+        end
+        world.run(20)
+      end
+      local count = 0
+      for _, call in ipairs(world.redis.calls) do
+        for _, key in ipairs(call.keys or {}) do
+          count = count + (key:find("1:k}", 1, true) and 1 or 0)
+        end
+      end
+      return count
+    end
+    askedIn(1)
+    assert.same({ 1, 1 }, { askedIn(10), askedIn(10) })
+  end)
+
+  it("leases nothing for requests that the other refuses, although each finds no units in the lease", function()
     local world = withSlots()
     demand({ world }, "a", 900, 2000, { variables = { http_x_slot = "s" } })
     local most = 0
@@ -679,8 +728,7 @@ describe("a leased policy beside another", function()
     end
     world.run(3000)
     local units = fleet.leaseUnits(world)
-    assert.is_true(most <= 5 and units.granted <= 10, ("%d held, %d granted"):format(most, units.granted))
-    assert.equal(0, units.spent)
+    assert.same({ 0, 0 }, { most, units.granted })
     assert.equal(1, support.used(world, "a", total))
   end)
 
@@ -786,7 +834,8 @@ describe("no unit stays undecided", function()
       local units = undecided(world)
       assert.equal(1, #units)
       assert.equal(0, units[1])
-      assert.equal(600, allowed)
+      -- Requests that the other refuses are no demand, so one may come when five messages were sent in a row.
+      assert.is_true(allowed >= 598, tostring(allowed))
       world.run(1000)
       assert.equal(allOrNone and 100 or 600, support.used(world, "a", total))
       assert.same({}, world.errors)
@@ -815,6 +864,21 @@ describe("a request that states a cost that its limit does not have any more", f
       assert.equal(0, fleet.leaseUnits(worlds[1]).granted)
     end)
   end
+
+  it("is no demand where as much was admitted before: what the lease has left goes back to the others", function()
+    local worlds = fleet.start({ policies = { policy("a", total, priced) } })
+    local world = worlds[1]
+    local dear = { variables = { http_x_cost = "4000" } }
+    support.ask(worlds[1], "a", 2, dear)
+    local refused = demand({ worlds[1] }, "a", 100, 10000, dear)
+    local honest = demand({ worlds[2] }, "a", 10, 10000)
+    world.run(10500)
+    assert.same({ [429] = 1000 }, world.statuses(refused))
+    local passed = world.statuses(honest)[200]
+    -- Those are missing that came while the gateway took the flood for demand, or within two seconds of a refusal then.
+    assert.is_true(passed >= 75, tostring(passed))
+    assert.equal(8000 + passed, support.used(world, "a", total))
+  end)
 
   it("is no demand either beside others that the lease pays", function()
     local worlds = fleet.start({ policies = { policy("a", total, priced) } })
@@ -855,6 +919,23 @@ describe("while Redis is away, a leased key", function()
     world.run(2000)
     support.assertQuiet(world)
   end)
+
+  for _, limit in ipairs({ fixed("100/1d"), bucket("100/1d", 100) }) do
+    it("has a whole share where only a dear request was refused before: " .. limit.algorithm, function()
+      local worlds = fleet.start({ policies = { policy("a", limit, support.with(leased, { cost = { from = "header:x-cost", max = 100 } })) } })
+      local world = worlds[1]
+      local function ask(cost)
+        local request = support.ask(world, "a", 1, { variables = { http_x_cost = tostring(cost) } })[1]
+        world.run(300)
+        return request.status
+      end
+      assert.same({ 200, 429, 200 }, { ask(60), ask(60), ask(1) })
+      world.redis.stop()
+      for i = 1, 20 do
+        assert.equal(200, ask(1), "request " .. i)
+      end
+    end)
+  end
 
   it("is decided by leases again when Redis is back", function()
     local world = support.world({ policies = { policy("a", hot, leased) } })
