@@ -72,7 +72,13 @@ export default async function auditRoutes(app: FastifyInstance): Promise<void> {
         text === undefined ? undefined : readMoment(name, text, app.now());
       const times = { sinceMs: msOf("since", since), untilMs: msOf("until", until) };
       const apps = appsOf(callerOf(request), "manage");
-      const { entries, next } = await listAudit(app.database, { apps, ...filter, ...times }, before, limit);
+      const { entries, next } = await listAudit(
+        app.database,
+        { apps, ...filter, ...times },
+        before,
+        limit,
+        app.pausesOf(request),
+      );
       return { entries: entries.map(shown), next };
     },
   );

@@ -3,7 +3,7 @@
 import { type Expression, expressionBuilder, type SqlBool, sql } from "kysely";
 import type { AuditAction } from "./audit.ts";
 import type { Action } from "./entry.ts";
-import { bytesIn, pageOf } from "./pages.ts";
+import { appsAtOnce, bytesIn, newestApps, pageOf } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 
 export interface AuditEntry {
@@ -49,8 +49,6 @@ const revisionDigits = 16;
  * filters together ask for.
  */
 const mostLookedAt = 2_000;
-/** Of each of these, a page looks at 20 rows at least, or an owner of a thousand apps would get pages of two. */
-const seriesAtOnce = 100;
 
 export interface AuditPage {
   readonly entries: AuditEntry[];
@@ -62,16 +60,19 @@ export interface AuditPage {
  * Lists entries, newest first. A page ends, maybe without an entry, when it has looked at as many rows as a page may.
  *
  * @param before `next` of the previous page; undefined: the first page
+ * @param pause is called between the statements
  */
 export async function listAudit(
   database: Database,
   filter: AuditFilter,
   before: string | undefined,
   limit: number,
+  pause: () => Promise<void>,
 ): Promise<AuditPage> {
-  const former = filter.apps === undefined ? [] : await readFormerApps(database, filter.apps);
-  const asked = { filter, former, from: before === undefined ? undefined : positionOf(before), limit: limit + 1 };
-  const looks = [await look(database, "revisions", asked), await look(database, "audit", asked)];
+  const formerMs = await readFormerApps(database, filter.apps ?? []);
+  const own = filter.apps?.filter((one) => filter.app === undefined || one === filter.app);
+  const asked = { filter, own, formerMs, before, limit: limit + 1 };
+  const looks = [await look(database, "revisions", asked, pause), await look(database, "audit", asked, pause)];
   // One look may not have reached rows that are newer than those that the other one has found.
   const end = latest(looks.map((one) => one.end));
   const found = looks
@@ -90,8 +91,11 @@ export async function listAudit(
 
 interface Asked {
   readonly filter: AuditFilter;
-  readonly former: readonly FormerApp[];
-  readonly from: Position | undefined;
+  /** Those of the sender's apps that the filter asks for; undefined: the sender sees everything. */
+  readonly own: readonly string[] | undefined;
+  /** By the names of apps: when an app of that name was deleted. */
+  readonly formerMs: ReadonlyMap<string, number>;
+  readonly before: string | undefined;
   readonly limit: number;
 }
 
@@ -109,34 +113,32 @@ interface Look {
   readonly end: string;
 }
 
-/** Rows that an index has by their times, and what else the filter asks of them. */
-interface Series {
-  readonly equal: { readonly app?: string; readonly who?: string; readonly action?: string };
-  readonly rest: { readonly action?: string; readonly subject?: string };
-  readonly sinceMs: number | undefined;
-}
+/** What rows have in common that an index has by their times. */
+type Series = { readonly [column in "app" | "who" | "action"]?: string };
 
-async function look(database: Database, table: Sortable, asked: Asked): Promise<Look> {
-  const { subject } = asked.filter;
+async function look(database: Database, table: Sortable, asked: Asked, pause: () => Promise<void>): Promise<Look> {
+  await pause();
+  const { own, limit } = asked;
+  const { app, who, action, subject } = asked.filter;
   if (subject !== undefined && (await isRare(database, table, subject))) {
-    const ofSubject = rowsOf(database, table).where("subject", "=", subject).limit(mostLookedAt);
-    const rows = await database
-      .selectFrom(ofSubject.as("looked"))
-      .selectAll()
-      .where(matching(table, asked))
-      .orderBy("at", "desc")
-      .orderBy("place", "desc")
-      .limit(asked.limit)
-      .execute();
-    return { places: rows.map((row) => placeOf(table, row)), end: "" };
+    const rows = await rowsOf(database, table).where("subject", "=", subject).limit(mostLookedAt).execute();
+    return { places: asPlaces(table, asked, rows), end: "" };
   }
-  const series = seriesOf(asked);
-  const most = Math.floor(mostLookedAt / Math.min(series.length, seriesAtOnce));
-  const looks: Look[] = [];
-  for (let i = 0; i < series.length; i += seriesAtOnce) {
-    looks.push(await lookInto(database, table, asked, series.slice(i, i + seriesAtOnce), most));
+  if (own === undefined) {
+    const isOfAll = app === undefined && who === undefined;
+    return lookInto(database, table, asked, [isOfAll ? given({ action }) : given({ app, who })]);
   }
-  return { places: looks.flatMap(({ places }) => places), end: latest(looks.map(({ end }) => end)) };
+  const seriesOf = (apps: readonly string[]) => apps.map((one) => ({ app: one, ...given({ who }) }));
+  if (own.length <= appsAtOnce) return lookInto(database, table, asked, seriesOf(own));
+  // Whoever sees many apps may well see most of the newest rows.
+  const newest = await lookInto(database, table, asked, [given({ who })]);
+  if (newest.places.length >= limit || newest.end === "") return newest;
+  await pause();
+  const older = { ...asked, before: newest.end };
+  const { apps, end } = newestApps(await readNewest(database, table, older, own));
+  await pause();
+  const further = await lookInto(database, table, older, seriesOf(apps));
+  return { places: [...newest.places, ...further.places], end: latest([further.end, end ?? ""]) };
 }
 
 /** Whether the rows with a subject, which the trail has no index for by their times, are so few that one page may look at all. */
@@ -145,76 +147,87 @@ async function isRare(database: Database, table: Sortable, subject: string): Pro
   return (await further.executeTakeFirst()) === undefined;
 }
 
-function seriesOf({ filter, former }: Asked): Series[] {
-  const { app, who, action, subject, sinceMs } = filter;
-  const apps = filter.apps ?? (app === undefined ? undefined : [app]);
-  if (apps === undefined) {
-    return who === undefined
-      ? [{ equal: given({ action }), rest: given({ subject }), sinceMs }]
-      : [{ equal: { who }, rest: given({ action, subject }), sinceMs }];
-  }
-  const beginsMs = new Map(former.map((one) => [one.app, one.deletedAtMs + 1]));
-  return apps
-    .filter((one) => app === undefined || one === app)
-    .map((one) => ({
-      equal: { app: one, ...given({ who }) },
-      rest: given({ action, subject }),
-      sinceMs: Math.max(beginsMs.get(one) ?? 0, sinceMs ?? 0),
-    }));
-}
-
 function given<Name extends string>(fields: { [name in Name]: string | undefined }): { [name in Name]?: string } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
     [name in Name]?: string;
   };
 }
 
-/** @param most how many rows of each series it may look at */
-async function lookInto(
-  database: Database,
-  table: Sortable,
-  { filter: { untilMs }, from, limit }: Asked,
-  series: readonly Series[],
-  most: number,
-): Promise<Look> {
-  const isFiltered = series.some(({ rest }) => Object.keys(rest).length > 0);
+/** Looks at the newest rows of each series, and as far back as it has looked at all of them. */
+async function lookInto(database: Database, table: Sortable, asked: Asked, series: readonly Series[]): Promise<Look> {
+  const { filter, own, formerMs, limit } = asked;
+  const { who, action, subject } = filter;
+  const asks = Object.keys(given({ app: own?.[0] ?? filter.app, who, action, subject }));
+  const isFiltered = series.some((equal) => asks.some((column) => !(column in equal)));
+  const most = Math.floor(mostLookedAt / series.length);
   const read = isFiltered ? most : Math.min(most, limit);
-  const ordered = series.map(({ equal, sinceMs }) =>
-    rowsOf(database, table)
-      .where(row.and([row.and(equal), within(table, keyOf(table), { sinceMs, untilMs, from })]))
+  const [first, ...others] = series.map((equal) => {
+    const sinceMs = Math.max(filter.sinceMs ?? 0, (formerMs.get(equal.app ?? "") ?? -1) + 1);
+    const ordered = rowsOf(database, table)
+      .where(row.and([row.and(equal), within(table, { ...asked, filter: { ...filter, sinceMs } })]))
       .orderBy("at", "desc")
-      .orderBy(sql.ref(keyOf(table)), "desc"),
-  );
-  const [first, ...others] = ordered.map((query, i) =>
-    database
-      .selectFrom(query.limit(read).as("looked"))
-      .select(["at", "place"])
-      .where(row.and(series[i]?.rest ?? {})),
-  );
+      .orderBy(sql.ref(keyOf(table)), "desc");
+    return database.selectFrom(ordered.limit(read).as("looked")).selectAll();
+  });
   if (first === undefined) return { places: [], end: "" };
-  const rows = await first.unionAll(others).orderBy("at", "desc").orderBy("place", "desc").limit(limit).execute();
-  const places = rows.map((row) => placeOf(table, row));
-  // The rows that were found are the newest ones if there is one series, or if each series was read as far as the page may reach.
-  const isFull = places.length === limit;
-  if ((isFull && series.length === 1) || (!isFiltered && read === limit)) return { places, end: "" };
-  const [firstLast, ...lasts] = ordered.map((query) =>
-    database
-      .selectFrom(
-        query
-          .limit(1)
-          .offset(read - 1)
-          .as("last"),
-      )
-      .select(["at", "place"]),
-  );
-  const ends = (await firstLast?.unionAll(lasts).execute()) ?? [];
-  return { places, end: latest(ends.map((row) => placeOf(table, row).id)) };
+  const rows = await first.unionAll(others).execute();
+  const ends = series.map(({ app }) => {
+    const ids = rows.filter((one) => app === undefined || one.app === app).map((one) => placeOf(table, one).id);
+    return ids.length < read ? "" : (ids.sort()[0] ?? "");
+  });
+  return { places: asPlaces(table, asked, rows), end: latest(ends) };
+}
+
+/** @returns the ids of the newest rows of these apps, as far as they have any */
+async function readNewest(database: Database, table: Sortable, asked: Asked, apps: readonly string[]) {
+  const newest = row
+    .selectFrom(table)
+    .where(row.and(given({ who: asked.filter.who })))
+    .whereRef("app", "=", "apps.name")
+    .where(within(table, asked))
+    .orderBy("at", "desc")
+    .orderBy(sql.ref(keyOf(table)), "desc")
+    .limit(1);
+  const rows = await database
+    .selectFrom("apps")
+    .where("name", "in", apps)
+    .select(["name", newest.select("at").as("at"), newest.select(placeIn(table).as("place")).as("place")])
+    .execute();
+  return rows.flatMap(({ name, at, place }) => {
+    if (at === null || place === null || Number(at) <= (asked.formerMs.get(name) ?? -1)) return [];
+    return { app: name, newest: placeOf(table, { at, place }).id };
+  });
+}
+
+interface TrailRow {
+  readonly at: number;
+  readonly app: string;
+  readonly who: string;
+  readonly action: string;
+  readonly subject: string | null;
+  readonly place: number | string;
+}
+
+/** @returns where those of the rows are that all filters together ask for */
+function asPlaces(table: Sortable, { filter, own, formerMs, before }: Asked, rows: readonly TrailRow[]): Place[] {
+  const { app, who, action, subject, sinceMs = 0, untilMs = Number.POSITIVE_INFINITY } = filter;
+  const asked = Object.entries(given({ app, who, action, subject })) as [keyof TrailRow, string][];
+  const ownApps = own && new Set(own);
+  return rows
+    .filter((one) => asked.every(([column, value]) => one[column] === value))
+    .filter((one) => ownApps?.has(one.app) ?? true)
+    .filter(({ at }) => Number(at) >= sinceMs && Number(at) < untilMs)
+    .filter((one) => Number(one.at) > (formerMs.get(one.app) ?? -1))
+    .map((one) => placeOf(table, one))
+    .filter(({ id }) => before === undefined || id < before);
 }
 
 function rowsOf(database: Database, table: Sortable) {
-  return database
-    .selectFrom(table)
-    .select(["at", "app", "who", "action", "subject", sql<number | string>`${sql.ref(keyOf(table))}`.as("place")]);
+  return database.selectFrom(table).select(["at", "app", "who", "action", "subject", placeIn(table).as("place")]);
+}
+
+function placeIn(table: Sortable) {
+  return sql<number | string>`${sql.ref(keyOf(table))}`;
 }
 
 function keyOf(table: Sortable) {
@@ -296,25 +309,20 @@ function positionOf(id: string): Position {
   return { atMs: Number(id.slice(0, 15)), id: id.slice(16) };
 }
 
-const row = expressionBuilder<Tables, Sortable>();
+const row = expressionBuilder<Tables, "apps" | Sortable>();
 
-/** @param place the column with the rows' keys */
-function within(
-  table: Sortable,
-  place: "number" | "id" | "place",
-  { sinceMs, untilMs, from }: { sinceMs: number | undefined; untilMs: number | undefined; from: Position | undefined },
-): Expression<SqlBool> {
+function within(table: Sortable, { filter: { sinceMs, untilMs }, before }: Asked): Expression<SqlBool> {
   return row.and([
     ...(sinceMs === undefined ? [] : [row("at", ">=", sinceMs)]),
     ...(untilMs === undefined ? [] : [row("at", "<", untilMs)]),
-    ...(from === undefined ? [] : [earlier(table, place, from)]),
+    ...(before === undefined ? [] : [earlier(table, positionOf(before))]),
   ]);
 }
 
 /** Audit entries sort before revisions of the same millisecond, because "a" sorts before "r". */
-function earlier(table: Sortable, place: string, { atMs, id }: Position): Expression<SqlBool> {
+function earlier(table: Sortable, { atMs, id }: Position): Expression<SqlBool> {
   const kind = id.slice(0, 1);
-  const column = sql.ref(place);
+  const column = sql.ref(keyOf(table));
   const ofMillisecond =
     table === "revisions"
       ? kind === "a"
@@ -330,17 +338,12 @@ function earlier(table: Sortable, place: string, { atMs, id }: Position): Expres
   ]);
 }
 
-interface FormerApp {
-  readonly app: string;
-  readonly deletedAtMs: number;
-}
-
 /**
  * Finds apps of the same names that were deleted: they may have belonged to somebody else. The entry of a deletion may be gone before
  * the audit entries of the app are.
  */
-async function readFormerApps(database: Database, apps: readonly string[]): Promise<FormerApp[]> {
-  if (apps.length === 0) return [];
+async function readFormerApps(database: Database, apps: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  if (apps.length === 0) return new Map();
   const deletions = await database
     .selectFrom("revisions")
     .select((row) => ["app", row.fn.max("at").as("at")])
@@ -359,18 +362,7 @@ async function readFormerApps(database: Database, apps: readonly string[]): Prom
   for (const { app, created_at } of incomplete) {
     if (!found.has(app)) found.set(app, Number(created_at) - 1);
   }
-  return [...found].map(([app, deletedAtMs]) => ({ app, deletedAtMs }));
-}
-
-/** What a filter asks of rows of a subject. */
-function matching(table: Sortable, { filter, former, from }: Asked): Expression<SqlBool> {
-  const { apps, app, who, action, sinceMs, untilMs } = filter;
-  return row.and([
-    row.and(given({ app, who, action })),
-    within(table, "place", { sinceMs, untilMs, from }),
-    ...(apps === undefined ? [] : [apps.length === 0 ? sql<SqlBool>`1 = 0` : row("app", "in", [...apps])]),
-    ...former.map((one) => row.or([row("app", "!=", one.app), row("at", ">", one.deletedAtMs)])),
-  ]);
+  return found;
 }
 
 interface CommonRow {

@@ -31,3 +31,17 @@ export function pageOf<Found extends { readonly size: number | string }>(
   const page = found.slice(0, end < 0 ? found.length : end);
   return { page, hasMore: page.length < found.length };
 }
+
+/** A statement reads each app by itself, because no index has the rows of several in one order. For each, MariaDB and PostgreSQL take 0.4 ms to plan it. */
+export const appsAtOnce = 50;
+
+/**
+ * Returns the apps that a page reads, those with the newest rows, and where the page ends: other apps may have rows that are older than that.
+ * @param newest the newest row of each app
+ */
+export function newestApps<Id extends number | string>(
+  newest: readonly { readonly app: string; readonly newest: Id }[],
+): { apps: string[]; end: Id | undefined } {
+  const read = [...newest].sort((a, b) => (a.newest < b.newest ? 1 : -1)).slice(0, appsAtOnce);
+  return { apps: read.map(({ app }) => app), end: read.length < newest.length ? read.at(-1)?.newest : undefined };
+}

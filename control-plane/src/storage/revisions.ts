@@ -1,6 +1,7 @@
 // Lists the history of revisions.
 
 import type { Action } from "./entry.ts";
+import { appsAtOnce, newestApps } from "./pages.ts";
 import type { Database, RevisionTable } from "./tables.ts";
 
 export interface Revision {
@@ -24,8 +25,6 @@ export interface RevisionPage {
 
 /** How many rows a statement reads, of all its apps together. */
 const mostRead = 2_000;
-/** In a statement. SQLite takes 500 at most. */
-const appsAtOnce = 100;
 
 /**
  * Lists revisions, newest first. A page may have fewer than the limit if they are of many apps.
@@ -44,24 +43,20 @@ export async function listRevisions(
     .orderBy("number", "desc");
   if (before !== undefined) query = query.where("number", "<", before);
   if (apps === undefined) return pageFrom(await query.limit(limit + 1).execute(), 0, limit);
-  // Each app is read by itself: no index has those of several apps by their numbers.
-  const most = Math.min(limit + 1, Math.floor(mostRead / Math.min(apps.length, appsAtOnce)));
-  const rows: Row[] = [];
+  const deletions = await readDeletions(database, apps);
+  const { apps: some, end: newestOfOthers = 0 } =
+    apps.length <= appsAtOnce ? { apps } : newestApps(await readNewest(database, apps, before, deletions));
+  const most = Math.min(limit + 1, Math.floor(mostRead / some.length));
+  const [first, ...others] = some.map((app) => {
+    const ofApp = query.where("app", "=", app).where("number", ">", deletions.get(app) ?? 0);
+    return database.selectFrom(ofApp.limit(most).as("newest")).selectAll();
+  });
+  const rows = (await first?.unionAll(others).execute()) ?? [];
   /** What is older may lack some. */
-  let end = 0;
-  for (let i = 0; i < apps.length; i += appsAtOnce) {
-    const some = apps.slice(i, i + appsAtOnce);
-    const deletions = await readDeletions(database, some);
-    const [first, ...others] = some.map((app) => {
-      const ofApp = query.where("app", "=", app).where("number", ">", deletions.get(app) ?? 0);
-      return database.selectFrom(ofApp.limit(most).as("newest")).selectAll();
-    });
-    const found = (await first?.unionAll(others).execute()) ?? [];
-    for (const app of some) {
-      const numbers = found.filter((row) => row.app === app).map(({ number }) => Number(number));
-      if (numbers.length === most) end = Math.max(end, Math.min(...numbers));
-    }
-    rows.push(...found);
+  let end = newestOfOthers;
+  for (const app of some) {
+    const numbers = rows.filter((row) => row.app === app).map(({ number }) => Number(number));
+    if (numbers.length === most) end = Math.max(end, Math.min(...numbers));
   }
   rows.sort((a, b) => Number(b.number) - Number(a.number));
   return pageFrom(
@@ -69,6 +64,27 @@ export async function listRevisions(
     end,
     limit,
   );
+}
+
+/** @returns the newest revision of each of these apps, as far as it has any */
+async function readNewest(
+  database: Database,
+  apps: readonly string[],
+  before: number | undefined,
+  deletions: ReadonlyMap<string, number>,
+) {
+  const rows = await database
+    .selectFrom("apps")
+    .where("name", "in", apps)
+    .select(({ selectFrom }) => {
+      const ofApp = selectFrom("revisions").select("number").whereRef("app", "=", "apps.name");
+      const asked = before === undefined ? ofApp : ofApp.where("number", "<", before);
+      return ["name", asked.orderBy("number", "desc").limit(1).as("newest")];
+    })
+    .execute();
+  return rows
+    .map(({ name, newest }) => ({ app: name, newest: Number(newest ?? 0) }))
+    .filter(({ app, newest }) => newest > (deletions.get(app) ?? 0));
 }
 
 type Row = Omit<RevisionTable, "before" | "after">;
@@ -81,6 +97,7 @@ function pageFrom(rows: readonly Row[], end: number, limit: number): RevisionPag
 
 /** Revisions of a deleted app with the same name are left out: it may have belonged to somebody else. */
 async function readDeletions(database: Database, apps: readonly string[]): Promise<Map<string, number>> {
+  if (apps.length === 0) return new Map();
   const deleted = await database
     .selectFrom("revisions")
     .select(({ fn }) => ["app", fn.max("number").as("number")])
