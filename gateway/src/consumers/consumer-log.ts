@@ -1,6 +1,6 @@
 // Keeps the consumers on disk, so that a gateway that starts knows them while the control plane is down. A change is appended to a log as
 // it came: a header of a fixed length, with a checksum, and lines as in consumer-lines.ts. A log that has grown long is written anew from
-// itself: of its lines, those stay that say what is in force. So neither reading nor writing needs all consumers in Lua's memory.
+// itself: of each consumer, one line stays that says what is in force. So neither reading nor writing needs all consumers in Lua's memory.
 // A consumer that found no room is not in force, so its line goes too, and the log says how many it lacks: a gateway that starts with
 // such a log asks the control plane for everything.
 // A gateway that begins anew writes another log beside the one before, which it replaces when it is whole.
@@ -23,7 +23,7 @@ import {
   openOwnFile,
   truncateFile,
 } from "../runtime/system-calls.ts";
-import { consumersState, isInForce, isPosition, mostEpochBytes } from "./held.ts";
+import { consumersState, isPosition, isToKeep, mostEpochBytes, nextNumber } from "./held.ts";
 import { unstoredCount } from "./shares.ts";
 
 export const consumersFile = "consumers.log";
@@ -297,6 +297,7 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
   if (file === undefined) return;
   const since: string[] = [];
   pending = since;
+  const number = nextNumber();
   let read = 0;
   let isAtEnd = false;
   let bytes = 0;
@@ -315,7 +316,7 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
         return undefined;
       }
       read += headerBytes + block.lines.length;
-      const kept = inForce(block.lines, pause);
+      const kept = keptOf(block.lines, number, pause);
       if (kept !== "") return blockOf(began.epoch, 0, 0, kept);
     }
     if (!isAtEnd) {
@@ -352,8 +353,8 @@ export function rewriteConsumerLog(directory: string, goesOn: (this: void) => bo
   isFlushed = false;
 }
 
-/** Returns the lines that say what is in force. One that comes twice does no harm. */
-function inForce(lines: string, pause: Pause): string {
+/** Returns the lines that say what is in force, of those consumers of which no line was kept before. */
+function keptOf(lines: string, number: number, pause: Pause): string {
   const kept: string[] = [];
   for (let at = 1; ; ) {
     const [end] = string.find(lines, "\n", at, true);
@@ -361,7 +362,7 @@ function inForce(lines: string, pause: Pause): string {
     let tab: number | undefined;
     if (string.byte(lines, at) === plus) [tab] = string.find(lines, separator, at, true);
     if (tab !== undefined && tab < end) {
-      if (isInForce(string.sub(lines, at + 1, tab - 1), string.sub(lines, tab + 1, end - 1))) {
+      if (isToKeep(string.sub(lines, at + 1, tab - 1), string.sub(lines, tab + 1, end - 1), number)) {
         kept.push(string.sub(lines, at, end));
       }
     }

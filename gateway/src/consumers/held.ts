@@ -1,6 +1,7 @@
 // The consumers that this nginx holds, in a shared dict: one entry for each, which every worker reads directly. Nothing is ever evicted.
 // One worker, the owner of the push socket, changes them. A gateway that begins anew goes on with what it held until it has everything;
-// each entry has the number of the beginning that set it, so that what did not come again is recognized, and deleted afterwards.
+// each entry has the number of the beginning that set it, so that what did not come again is recognized, and deleted afterwards. Writing the
+// log on disk anew has such a number too, and gives it to each entry of which it has kept a line: so it keeps no second one.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { separator } from "../../../limiter/src/protocol/consumer-lines.ts";
@@ -8,7 +9,6 @@ import type { ConsumersHead, HeldConsumers } from "../../../limiter/src/protocol
 import { consumersDict } from "../runtime/shared-memory.ts";
 import {
   appOf,
-  areSharesOpen,
   beginShares,
   endShares,
   hasRoomFor,
@@ -26,6 +26,7 @@ import {
 
 // Names of consumers begin with the name of an app, and so never with a slash.
 const stateKey = "/state";
+const numberKey = "/number";
 const countKey = "/count";
 
 /** complete: it has all up to its position. filling: it has begun anew. cleaning: it has everything again, and what is left over too. */
@@ -35,7 +36,7 @@ const phases: readonly Phase[] = ["complete", "filling", "cleaning"];
 export interface ConsumersState {
   readonly epoch: string;
   readonly position: number;
-  /** Which beginning it is. */
+  /** Its number. */
   readonly beginning: number;
   /** Entries of earlier beginnings are not in force. */
   readonly validFrom: number;
@@ -51,12 +52,13 @@ const nothing: ConsumersState = { epoch: "", position: 0, beginning: 1, validFro
 export function openConsumers(): boolean {
   if (consumersDict === undefined) return false;
   if (consumersDict.get(stateKey)[0] !== undefined) {
-    if (areSharesOpen()) return true;
-    // An earlier version of Sluice, before a reload, has not counted what each app has.
+    if (consumersDict.get(numberKey)[0] !== undefined) return true;
+    // An earlier version of Sluice, before a reload, has not counted what each app has, or has numbered beginnings alone.
     consumersDict.flush_all();
     consumersDict.flush_expired();
   }
   writeState(nothing);
+  consumersDict.safe_set(numberKey, nothing.beginning);
   consumersDict.safe_set(countKey, 0);
   openShares();
   return false;
@@ -107,7 +109,12 @@ export function stateBefore({ epoch, from, fresh }: ConsumersHead): ConsumersSta
   const state = consumersState();
   if (fresh !== true) return state.epoch === epoch && state.position === from ? state : undefined;
   beginShares();
-  return { ...state, epoch, position: 0, beginning: state.beginning + 1, phase: "filling" };
+  return { ...state, epoch, position: 0, beginning: nextNumber(), phase: "filling" };
+}
+
+/** Returns a number that is higher than that of every beginning, and of every time that the log was written anew. */
+export function nextNumber(): number {
+  return (consumersDict as SharedDict).incr(numberKey, 1)[0] as number;
 }
 
 /** @returns the state after all lines of the message */
@@ -225,9 +232,18 @@ function forget(name: string, value: string | undefined): void {
   noteTaken(appOf(name), -1, -memoryOf(name.length, value.length));
 }
 
-/** Returns whether a line of the log on disk says what is in force. */
-export function isInForce(name: string, value: string): boolean {
-  return consumersDict !== undefined && consumersDict.get<string>(name)[0] === value;
+/**
+ * Returns whether a line of the log on disk says what is in force, and no line was kept before that does.
+ *
+ * @param number of this time that the log is written anew
+ */
+export function isToKeep(name: string, value: string, number: number): boolean {
+  const dict = consumersDict as SharedDict;
+  const [held, flags = 0] = dict.get<string>(name);
+  if (held !== value || flags === number) return false;
+  // A gateway that has begun anew meanwhile must still know what came again.
+  if (flags < number) dict.safe_set(name, value, 0, number);
+  return true;
 }
 
 const keysAtOnce = 200;

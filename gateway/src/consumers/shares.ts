@@ -79,11 +79,6 @@ export function openShares(): void {
   dict.safe_set(unstoredKey, 0);
 }
 
-/** Returns whether the dict counts what apps have. */
-export function areSharesOpen(): boolean {
-  return dict.get(bytesKey)[0] !== undefined;
-}
-
 /** How many consumers have no room. */
 export function unstoredCount(): number {
   return consumersDict === undefined ? 0 : numberAt(unstoredKey);

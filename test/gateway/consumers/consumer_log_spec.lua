@@ -52,10 +52,13 @@ local function startIn(directory, options)
     gateway.begin(...)
     world.run(1000)
   end
-  function gateway.beginMaintenance(isBusy)
+  -- `looks`: after so many looks, something waits.
+  function gateway.beginMaintenance(isBusy, looks)
+    looks = looks or math.huge
     world.workers[1].call(function()
       push.maintainConsumers(settings, function()
-        return not isBusy
+        looks = looks - 1
+        return not isBusy and looks > 0
       end)
     end)
   end
@@ -206,6 +209,49 @@ describe("the log of consumers", function()
     assert.equal("late", restarted.plan("1"))
     assert.is_nil(restarted.plan("2"))
     assert.equal("last", restarted.plan("1000"))
+  end)
+
+  it("keeps one line of each consumer when it is written anew, however often they were changed to and fro", function()
+    local directory = newDirectory()
+    local log = directory .. "consumers.log"
+    local gateway = startIn(directory)
+    local function toAndFro(more)
+      for _ = 1, 5 do
+        gateway.take(more, false, lines(megabyte, "free"))
+        gateway.take(more, false, lines(megabyte, "pro"))
+      end
+    end
+    gateway.take(false, true, "+shop:0\tpro", lines(megabyte, "pro"))
+    for _ = 1, 2 do
+      toAndFro(false)
+      assert.is_true(bytesOf(log) > 10000000)
+      -- Something else must be done, some MB later.
+      gateway.beginMaintenance(false, 6)
+      gateway.world.run(30000)
+      assert.is_true(bytesOf(log) > 10000000)
+      gateway.beginMaintenance()
+      gateway.world.run(5)
+      gateway.begin(false, false, "+shop:1\tfree", "+shop:1\tpro")
+      gateway.world.run(30000)
+      assert.is_true(bytesOf(log) < 1500000, bytesOf(log))
+    end
+    local restarted = startIn(directory)
+    assert.same({ 1001, gateway.position }, { restarted.held().count, restarted.held().position })
+    assert.same({ "pro", "pro", "pro" }, { restarted.plan("1"), restarted.plan("1000"), restarted.plan("0") })
+
+    -- The same while the gateway begins anew, where consumers have to come again.
+    gateway.take(true, true, lines(megabyte, "pro"))
+    toAndFro(true)
+    gateway.maintain()
+    assert.is_true(bytesOf(directory .. "consumers-next.log") < 1500000)
+    assert.equal("pro", gateway.plan("0"))
+    gateway.take(false, false, "+shop:late\tpro")
+    gateway.maintain()
+    for _, each in ipairs({ gateway, startIn(directory) }) do
+      assert.same({ 1001, gateway.position }, { each.held().count, each.held().position })
+      assert.same({ "pro", "pro", "pro" }, { each.plan("1"), each.plan("1000"), each.plan("late") })
+      assert.is_nil(each.plan("0"))
+    end
   end)
 
   it("of a machine that stopped is cut by a worker at the next change, and not at the start, when nginx is root", function()
