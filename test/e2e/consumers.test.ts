@@ -13,6 +13,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -67,6 +68,15 @@ function childHasOpen(path: string): boolean {
       return false;
     }
   });
+}
+
+/** Returns the header of the last block of a log. */
+function lastHeaderOf(log: Buffer): { epoch: string; to: number } {
+  for (let at = 0; ; ) {
+    const header = JSON.parse(log.subarray(at, at + 384).toString());
+    at += 384 + header.bytes;
+    if (at >= log.length) return header;
+  }
 }
 
 /** @param acked how many of the gateways have room for all */
@@ -207,6 +217,27 @@ describe("a gateway", () => {
     await until("both gateways are connected", async () => (await plane.gatewaysHere()) === 2);
     await plane.call("DELETE", "/apps/default/consumers/after?wait=30s");
     expect(await limits("after")).toEqual([10, 10]);
+  });
+
+  it.each([
+    ["has lost its end", true],
+    ["says of more consumers than there are", false],
+  ])("whose log %s forgets whoever was deleted", async (_, hasLostItsEnd) => {
+    const [gateway] = gateways as [LoneGateway];
+    const log = join(gateway.snapshotDir, "consumers.log");
+    await gateway.restart(() => {
+      const { epoch, to } = lastHeaderOf(readFileSync(log));
+      const lines = "+default:ghost\tpro\n";
+      const at = hasLostItsEnd ? 0 : to;
+      const sha256 = createHash("sha256").update(`${epoch} ${at} ${at}\n${lines}`).digest("hex");
+      const header = JSON.stringify({ epoch, from: at, to: at, bytes: lines.length, sha256 });
+      if (hasLostItsEnd) truncateSync(log);
+      appendFileSync(log, `${header.padEnd(383)}\n${lines}`);
+    });
+    expect(gateway.log).toContain("sluice: starts with ");
+    await until("it has asked for all", async () => (await limitOf(gateway, "ghost")) === 10);
+    expect(await limitOf(gateway, "kept")).toBe(1_000);
+    expect(gateway.log.includes("has more consumers than there are")).toBe(!hasLostItsEnd);
   });
 
   it.skipIf(process.getuid?.() !== 0)(

@@ -10,6 +10,7 @@ import { consumersDict } from "../runtime/shared-memory.ts";
 import {
   appOf,
   beginShares,
+  countKey,
   endShares,
   hasRoomFor,
   lackingOfApps,
@@ -27,7 +28,6 @@ import {
 // Names of consumers begin with the name of an app, and so never with a slash.
 const stateKey = "/state";
 const numberKey = "/number";
-const countKey = "/count";
 
 /** complete: it has all up to its position. filling: it has begun anew. cleaning: it has everything again, and what is left over too. */
 type Phase = "complete" | "filling" | "cleaning";

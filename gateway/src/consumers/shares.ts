@@ -10,6 +10,7 @@ import { consumersDict } from "../runtime/shared-memory.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
 
 // Names of consumers begin with the name of an app, and so never with a slash.
+export const countKey = "/count";
 const bytesKey = "/bytes";
 const appsKey = "/apps";
 const unstoredKey = "/unstored";
@@ -28,6 +29,11 @@ const mostNamed = 1_000;
 
 /** How many consumers each app has at the control plane; only what it has said. */
 let totals: Record<string, number> = emptyTable();
+/** They came for all apps, and have not been compared since. */
+let areAllNew = false;
+/** So many consumers more than there are were here when everything had come again: what requests use all the time may stay, and is not in force. */
+let leftOver = 0;
+let hasTooMany = false;
 /** How many of them have no room here, as of the last comparison. */
 let missing: Record<string, number> = emptyTable();
 /** How many changes have found no room since. */
@@ -172,15 +178,26 @@ export function noteFailed(app: string): void {
 /** Learns how many consumers apps have. */
 export function learnTotals({ counts, all }: ConsumersHead): void {
   if (counts === undefined) return;
-  if (all === true) totals = emptyTable();
+  if (all === true) {
+    totals = emptyTable();
+    areAllNew = true;
+  }
   for (const app in counts) totals[app] = counts[app] as number;
 }
 
-/** Compares what apps have here with what they have. @param head only the apps that it names, and those that found no room since; undefined: all */
+/**
+ * Compares what apps have here with what they have.
+ *
+ * @param head only the apps that it names, and those that found no room since; undefined: all, as everything has come again
+ */
 export function compareTotals(head?: ConsumersHead): void {
-  if (head === undefined || head.all === true) {
+  if (head === undefined || areAllNew) {
     missing = emptyTable();
     compare(totals);
+    const tooMany = countBeyondTotals();
+    if (head === undefined) leftOver = tooMany;
+    hasTooMany = tooMany > leftOver;
+    areAllNew = false;
   } else if (head.counts !== undefined) compare(head.counts);
   // Changes found no room in earlier messages, too, which were about other apps.
   for (const app in failed) {
@@ -197,6 +214,20 @@ function compare(apps: Readonly<Record<string, number>>): void {
 
 function lackedOf(app: string): number {
   return math.max((totals[app] ?? 0) - numberAt(`/n:${app}`), 0);
+}
+
+/** Returns how many consumers too many are here, also of apps that have none any more. */
+function countBeyondTotals(): number {
+  let beyond = numberAt(countKey);
+  for (const app in totals) beyond -= math.min(numberAt(`/n:${app}`), totals[app] ?? 0);
+  return beyond;
+}
+
+/** Returns, once, whether more consumers are in force than there are: a deletion has not come here. */
+export function shouldForgetSome(): boolean {
+  const should = hasTooMany;
+  hasTooMany = false;
+  return should;
 }
 
 /** Makes the number of consumers without room known to all workers. @returns it */

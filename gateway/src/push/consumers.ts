@@ -33,6 +33,7 @@ import {
   noteUnstored,
   publishUnstored,
   shouldDivideAnew,
+  shouldForgetSome,
   unstoredCount,
 } from "../consumers/shares.ts";
 import { collectAll } from "../runtime/collector.ts";
@@ -60,8 +61,9 @@ function recall(directory: string): void {
   collectAll();
   if (found === undefined) return;
   const { epoch, position, lacks } = found;
-  // The control plane sends everything to a gateway that does not say where it is.
-  if (lacks === 0) writeState({ ...state, epoch, position });
+  // The control plane sends everything to a gateway that does not say where it is. A log that was written anew has its position at the end: one
+  // that has lost it may have consumers that were deleted since, and after position 0, the control plane sends no deletions.
+  if (lacks === 0 && position > 0) writeState({ ...state, epoch, position });
   else noteUnstored(lacks);
   const { count = 0, unstored = 0 } = heldConsumers() ?? {};
   ngx.log(ngx.NOTICE, "sluice: starts with ", string.format("%.0f", count), " consumers");
@@ -160,7 +162,7 @@ export function lackingConsumers(): GatewayMessage | undefined {
   const nowhere = { type: "consumers", ...held, epoch: "", position: 0 } as const;
   if (isRetryDue()) {
     const { epoch, position } = loggedPosition() ?? nowhere;
-    if (epoch !== held.epoch) return nowhere;
+    if (epoch !== held.epoch || position === 0) return nowhere;
     if (position < held.position) {
       writeState({ ...consumersState(), position });
       return { type: "consumers", ...held, position };
@@ -170,5 +172,9 @@ export function lackingConsumers(): GatewayMessage | undefined {
   news = undefined;
   // Without an epoch, it has asked for everything already.
   if (held.epoch === "" || consumersState().phase === "filling") return answered;
+  if (shouldForgetSome()) {
+    ngx.log(ngx.WARN, "sluice: push: has more consumers than there are, and gets all of them again");
+    return nowhere;
+  }
   return shouldDivideAnew() ? nowhere : answered;
 }

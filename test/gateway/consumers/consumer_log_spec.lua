@@ -254,6 +254,36 @@ describe("the log of consumers", function()
     end
   end)
 
+  it("that was written anew and has lost its end does not keep what was deleted since: all is asked for", function()
+    local directory = newDirectory()
+    local log = directory .. "consumers.log"
+    local gateway = startIn(directory)
+    gateway.take(false, true, lines(megabyte, "pro"))
+    for i = 1, 9 do
+      gateway.take(false, false, lines(megabyte, "pro" .. i))
+    end
+    gateway.maintain()
+    local bytes = bytesOf(log)
+    assert.is_true(bytes < 1500000, bytes)
+    local file = assert(io.open(log, "rb"))
+    local text = file:read("*a")
+    file:close()
+    -- The last block says the position; without it, the file ends in the middle of a block or after one.
+    for _, lost in ipairs({ 100, 384 }) do
+      file = assert(io.open(log, "wb"))
+      file:write(text:sub(1, -lost - 1))
+      file:close()
+      local restarted = startIn(directory)
+      assert.same({ "", 0, 1000 }, { restarted.held().epoch, restarted.held().position, restarted.held().count })
+      assert.equal("pro9", restarted.plan("1"))
+    end
+    local restarted = startIn(directory)
+    restarted.take(false, true, lines(999, "new"))
+    restarted.maintain()
+    assert.same({ "e1", 999, 999 }, { restarted.held().epoch, restarted.held().position, restarted.held().count })
+    assert.is_nil(restarted.plan("1000"))
+  end)
+
   it("of a machine that stopped is cut by a worker at the next change, and not at the start, when nginx is root", function()
     local directory = newDirectory()
     local gateway = startIn(directory)

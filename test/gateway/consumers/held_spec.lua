@@ -159,6 +159,71 @@ describe("consumers", function()
     end
   end)
 
+  it("that are more than there are have been deleted unnoticed: all are asked for, once", function()
+    local take, plan, maintain, world = taking()
+    local push = world.workers[1].module("gateway.src.push.consumers")
+    local function asked()
+      local message
+      world.workers[1].call(function()
+        message = push.lackingConsumers()
+      end)
+      return message and message.epoch == ""
+    end
+    local lines = {}
+    for i = 1, 300 do
+      lines[i] = ("+shop:%03d\tpro"):format(i)
+    end
+    local function fill(count)
+      local head = '"epoch":"e1","from":0,"to":300,"fresh":true,"more":false,"counts":{"shop":%d},"all":true'
+      take(message(head:format(count), unpack(lines, 1, count)))
+      maintain()
+      -- There is no disk to write to, so it asks for what it could not write.
+      world.run(11000)
+      assert.is_true(asked())
+    end
+    local function connect(position, more, counts)
+      return take(message(('"epoch":"e1","from":%d,"to":%d,"more":%s,"counts":%s,"all":true'):format(position, position + 1, tostring(more), counts)))
+    end
+    fill(300)
+    connect(300, false, '{"shop":300}')
+    assert.is_not_true(asked())
+    connect(301, false, '{"shop":299}')
+    assert.is_true(asked())
+    assert.is_not_true(asked())
+    -- An app that has none any more is not named.
+    connect(302, false, "{}")
+    assert.is_true(asked())
+    -- A deletion may be among the changes that are still to come.
+    connect(303, true, '{"shop":299}')
+    assert.is_not_true(asked())
+    take(message('"epoch":"e1","from":304,"to":305,"more":false,"counts":{"shop":299}', "-shop:300"))
+    assert.is_not_true(asked())
+    connect(305, true, '{"shop":298}')
+    take(message('"epoch":"e1","from":306,"to":307,"more":false,"counts":{"new":1}', "+new:ann\tpro"))
+    assert.is_true(asked())
+
+    -- What requests use all the time may not be deleted. The virtual dict lists the same names each time, so it deletes none of these.
+    fill(250)
+    assert.is_nil(plan("251"))
+    assert.equal(299, connect(300, false, '{"shop":250}').count)
+    assert.is_not_true(asked())
+    connect(301, false, '{"shop":249}')
+    assert.is_true(asked())
+  end)
+
+  it("of which nothing is on disk are all asked for, as what comes after position 0 has no deletions", function()
+    local take, _, _, world = taking()
+    take(message('"epoch":"e1","from":0,"to":1,"fresh":true,"more":false', "+shop:ann\tpro"))
+    -- As if the first block alone had found no room on the disk.
+    world.dict("sluice_state"):set("consumers-log", '{"epoch":"e1","position":0,"bytes":0,"firstBytes":0,"isNext":true}')
+    world.run(11000)
+    local asked
+    world.workers[1].call(function()
+      asked = world.workers[1].module("gateway.src.push.consumers").lackingConsumers()
+    end)
+    assert.same({ "", 0 }, { asked.epoch, asked.position })
+  end)
+
   it("of a dict of an earlier version, which numbered beginnings alone, are read again, and found where they are on disk or asked for", function()
     local take, plan, _, world = taking()
     take(message('"epoch":"e1","from":0,"to":1,"fresh":true,"more":false', "+shop:ann\tpro"))
