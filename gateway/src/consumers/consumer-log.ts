@@ -125,7 +125,7 @@ export function readConsumerLog(directory: string, take: (this: void, lines: str
     }
     const { epoch, from, to } = block.header;
     const before = position?.position ?? 0;
-    if (from !== before || (position !== undefined && position.epoch !== epoch)) break;
+    if (from !== before) break;
     take(block.lines);
     position = { epoch, position: to };
     bytes += headerBytes + block.lines.length;
@@ -200,7 +200,7 @@ export function appendConsumers(
     }
     now = { epoch, position: 0, bytes: 0, firstBytes: 0, isNext: true };
   }
-  if (now === undefined || now.epoch !== epoch || now.position !== from) return;
+  if (now === undefined || now.position !== from) return;
   const block = blockOf(epoch, from, to, lines);
   if (block === undefined) return;
   const path = pathOf(directory, now.isNext);

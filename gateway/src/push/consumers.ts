@@ -83,11 +83,13 @@ export function takeConsumers({ gatewayDir }: Settings, pieces: readonly string[
     );
     return undefined;
   }
+  const { epoch } = consumersState();
   const before = stateBefore(head);
   if (before === undefined) return answer();
   const unstoredBefore = unstoredCount();
   // First, so that a log that is being written anew misses nothing.
-  if (head.fresh === true || head.to > head.from) appendConsumers(gatewayDir, head, string.sub(text, lineEnd + 1));
+  if (head.fresh === true || head.to > head.from || head.epoch !== epoch)
+    appendConsumers(gatewayDir, head, string.sub(text, lineEnd + 1));
   writeState(before);
   let unread = 0;
   besideRequests((pause) => {
@@ -162,10 +164,10 @@ export function lackingConsumers(): GatewayMessage | undefined {
   const nowhere = { type: "consumers", ...held, epoch: "", position: 0 } as const;
   if (isRetryDue()) {
     const { epoch, position } = loggedPosition() ?? nowhere;
-    if (epoch !== held.epoch || position === 0) return nowhere;
+    if (epoch === "" || position === 0) return nowhere;
     if (position < held.position) {
-      writeState({ ...consumersState(), position });
-      return { type: "consumers", ...held, position };
+      writeState({ ...consumersState(), epoch, position });
+      return { type: "consumers", ...held, epoch, position };
     }
   }
   const answered = news;

@@ -82,7 +82,8 @@ export interface Delta {
 
 /**
  * What a message with consumers begins with; their lines follow (consumer-lines.ts). They take a gateway from one position to another.
- * Positions grow with each consumer that changes, and belong to an epoch, as revisions do.
+ * Positions grow with each consumer that changes. The epoch names the part of the history in which `to` was read: a gateway says it with
+ * its position, and may get changes of a later part.
  */
 export interface ConsumersHead {
   type: "consumers";
