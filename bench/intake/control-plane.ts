@@ -16,7 +16,7 @@ export interface Message {
 const epoch = "bench";
 const edition = "bench";
 const app = "default";
-const nothingElse = { proofKey: "", apps: [], networkLists: [], bans: [], callers: [] };
+const nothingElse = { proofKey: "", terms: [], apps: [], networkLists: [], bans: [], callers: [] };
 
 export async function snapshotOf(revision: number, documents: Documents): Promise<Message> {
   return messageOf((await stateOf(revision, documents)).snapshot());

@@ -1,5 +1,6 @@
 // A gateway's state without nginx: it reads frames as the gateway does, and keeps the texts of entries as shared memory and the disk do.
 
+import { termOf } from "../../control-plane/src/push/position-proof.ts";
 import { noPause } from "../../limiter/src/basics/pause.ts";
 import { noFindings } from "../../limiter/src/document/problems.ts";
 import type { GatewayMessage } from "../../limiter/src/protocol/push-messages.ts";
@@ -33,8 +34,8 @@ export class DeltaGateway {
   }
 
   get hello() {
-    const { epoch, revision, edition } = this.state.position;
-    return { epoch, revision, edition };
+    const { epoch, revision, edition, proof = "" } = this.state.position;
+    return { epoch, revision, edition, term: termOf(proof) };
   }
 
   /** @returns the answer @throws if a frame is refused: none of these may be */

@@ -3,6 +3,7 @@
 
 import type { App, AppRealm } from "../../control-plane/src/storage/apps.ts";
 import type { StateChanges, StoredState } from "../../control-plane/src/storage/state.ts";
+import { termsFrom } from "../../control-plane/src/storage/terms.ts";
 import type { SnapshotBan } from "../../limiter/src/compiled/bans.ts";
 import type { SnapshotCaller } from "../../limiter/src/state/entries.ts";
 import type { Random } from "./random.ts";
@@ -103,6 +104,7 @@ export class World {
       epoch: `epoch-${this.epoch}`,
       revision: this.revision,
       proofKey: this.proofKey,
+      terms: termsFrom(`epoch-${this.epoch}`, null),
       policies: this.#random.shuffled([...this.#policies.values()]),
       apps: [...this.#apps].map(([name, settings]) => appOf(name, settings)),
       templates: [...this.#templates].flatMap(([app, templates]) =>
@@ -134,6 +136,7 @@ export class World {
       epoch: `epoch-${this.epoch}`,
       revision: this.revision,
       proofKey: this.proofKey,
+      terms: termsFrom(`epoch-${this.epoch}`, null),
       policies: [...policies].map(([key, policy]) => ({ ...policy, document: this.#policies.get(key)?.document })),
       apps: [...all("apps")].map((name) => {
         const settings = this.#apps.get(name);

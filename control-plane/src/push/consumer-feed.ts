@@ -4,7 +4,8 @@
 
 import { lineOfConsumer, lineOfGoneConsumer } from "@sluice/limiter/protocol/consumer-lines.ts";
 import { type ConsumersHead, consumersSince, type HeldConsumers } from "@sluice/limiter/protocol/push-messages.ts";
-import type { ConsumerChanges, ConsumersPosition } from "../storage/consumer-changes.ts";
+import type { ConsumerChanges, ConsumersNewest, ConsumersPosition } from "../storage/consumer-changes.ts";
+import { isOfTerm } from "../storage/terms.ts";
 import type { ConsumerCounts } from "../storage/usage.ts";
 import { canonicalZones } from "../zones/policy-zones.ts";
 import type { Fleet } from "./fleet.ts";
@@ -23,7 +24,7 @@ const askEveryMs = 1_000;
 export interface ConsumerFeedDependencies {
   readonly fleet: Fleet;
   /** Reads where the changes are. */
-  readPosition(): Promise<ConsumersPosition>;
+  readPosition(): Promise<ConsumersNewest>;
   /** Reads some changes after a position. */
   readChanges(after: number, limit: number): Promise<ConsumerChanges>;
   /** Reads how many consumers apps have. @param apps only these; undefined: all */
@@ -60,14 +61,14 @@ interface Message {
   readonly isLast: boolean;
   /** The position at which the changes were read. */
   readonly readAt: number;
-  readonly newest: ConsumersPosition;
+  readonly newest: ConsumersNewest;
 }
 
 export class ConsumerFeed {
   readonly #dependencies: ConsumerFeedDependencies;
   readonly #takers = new Map<GatewayLink, Taker>();
   readonly #messages = new Map<string, Promise<Message>>();
-  #newest: ConsumersPosition = { epoch: "", position: 0 };
+  #newest: ConsumersNewest = { epoch: "", position: 0, terms: [] };
   /** What all gateways were looked through for. Undefined: something failed since. */
   #lookedFor: ConsumersPosition | undefined;
   /** Those that have joined since the last look. */
@@ -182,7 +183,7 @@ export class ConsumerFeed {
     this.#retry = setTimeout(() => this.noteChanged(), retryMs).unref();
   }
 
-  #note(newest: ConsumersPosition): void {
+  #note(newest: ConsumersNewest): void {
     const { epoch, position } = this.#newest;
     if (newest.epoch === epoch && newest.position <= position) return;
     if (newest.epoch !== epoch) this.#messages.clear();
@@ -229,8 +230,9 @@ export class ConsumerFeed {
   }
 
   #messageAfter({ held, filledSince, isCounted }: Taker): Promise<Message> {
-    // A position beyond the newest one is of a database that has lost its end since.
-    const isKnown = held.epoch === this.#newest.epoch && held.position <= this.#newest.position;
+    // Other positions are of a database that has lost its end since.
+    const { terms, position: newest } = this.#newest;
+    const isKnown = held.position <= newest && isOfTerm(terms, held.epoch, "position", held.position);
     const after = isKnown ? held.position : -1;
     const key = `${after} ${filledSince} ${isCounted} ${this.#newest.position}`;
     const kept = this.#messages.get(key);
@@ -292,7 +294,7 @@ export class ConsumerFeed {
       isFresh,
       isLast,
       readAt: newest.position,
-      newest: counted.epoch === newest.epoch ? { epoch: counted.epoch, position: counted.position } : newest,
+      newest: counted.epoch === newest.epoch ? { ...newest, position: counted.position } : newest,
     };
   }
 }

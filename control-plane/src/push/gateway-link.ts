@@ -79,7 +79,7 @@ export class GatewayLink {
     // A gateway of version 1 reads everything that is sent, and says nothing of a revision that one of its workers lacks.
     if (this.#isSending) return undefined;
     const { position } = state;
-    if (isHeld(held, position) || (this.#refused !== undefined && isSame(this.#refused, position))) return undefined;
+    if (isHeld(held, state) || (this.#refused !== undefined && isSame(this.#refused, position))) return undefined;
     // It would refuse a revision that is before its own.
     if (held.position.epoch === position.epoch && held.position.revision > position.revision) return undefined;
     const delta = held.protocol >= deltasSince ? state.deltaFrom(held.position) : undefined;
@@ -104,7 +104,7 @@ export class GatewayLink {
     if (held === undefined) return;
     if (answer === "resync") {
       this.#underWay = undefined;
-      this.#held = { ...held, position: { epoch, revision, edition: undefined } };
+      this.#held = { ...held, position: { epoch, revision, edition: undefined, term: undefined } };
       return;
     }
     // It may speak of an earlier revision, as when its last worker has applied it.
@@ -189,8 +189,9 @@ export class GatewayLink {
 }
 
 /** A gateway of version 1 knows no editions: as before, its revision is taken for what it is. */
-function isHeld({ position: held, protocol }: HeldByGateway, position: EditedPosition): boolean {
-  return isSame(protocol < deltasSince ? { ...held, edition: position.edition } : held, position);
+function isHeld({ position: held, protocol }: HeldByGateway, state: PushedState): boolean {
+  const { edition } = state.position;
+  return isSame(protocol < deltasSince ? { ...held, edition } : held, state.position) && state.hasPassed(held);
 }
 
 function isSame(a: EditedPosition, b: EditedPosition): boolean {

@@ -9,6 +9,7 @@ import type { Fleet } from "./fleet.ts";
 import { closeCodes, GatewayLink } from "./gateway-link.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import { readGatewayMessage } from "./gateway-message.ts";
+import { termOf } from "./position-proof.ts";
 import type { Publisher } from "./publisher.ts";
 import type { Frame } from "./pushed-state.ts";
 
@@ -124,8 +125,8 @@ export function runPushSession(
       clearTimeout(helloTimer);
       if (!takePlace(message.gateway)) return;
       gateway = message.gateway;
-      const { epoch, revision, edition, protocol = 1 } = message;
-      link.begin({ position: { epoch, revision, edition }, protocol });
+      const { epoch, revision, edition, proof = "", protocol = 1 } = message;
+      link.begin({ position: { epoch, revision, edition, term: termOf(proof) }, protocol });
       fleet.join(message, link)?.close(closeCodes.replaced, "replaced by a newer socket of the same gateway");
       fleet.push(gateway, link, publisher.state);
       if (protocol < protocolVersion) gatewayLog.speaksEarlierProtocol(gateway, protocol);

@@ -27,13 +27,16 @@ import { pauses } from "../limits/pauses.ts";
 import { networkLines } from "../networks/network-lines.ts";
 import type { Position } from "../storage/epoch.ts";
 import type { StateChanges, StoredState } from "../storage/state.ts";
+import { isOfTerm, lastTerm, type Term } from "../storage/terms.ts";
 import { LineList } from "./line-list.ts";
 import { appLine, type PolicyLine, policyLine } from "./policy-lines.ts";
 import { proofOf } from "./position-proof.ts";
 
-/** The position of a state, and the edition: see `Position` of the limiter. */
+/** The position of a state, its term, and the edition: see `Position` of the limiter. */
 export interface EditedPosition extends Position {
   readonly edition: string | undefined;
+  /** In which it was read (storage/terms.ts): two histories may have a position with the same numbers. */
+  readonly term: string | undefined;
 }
 
 /** A snapshot or a delta, ready to be sent. */
@@ -81,6 +84,7 @@ export class PushedState {
   readonly #edition: string;
   #position: EditedPosition;
   #proofKey: string;
+  #terms: readonly Term[];
   readonly #lists: Readonly<Record<Exclude<ListName, "gone">, LineList>>;
   /** By app and list: the names of its blocks. */
   readonly #blocks = new Map<string, ReadonlySet<string>>();
@@ -103,10 +107,11 @@ export class PushedState {
   #deltas = new Map<number, Frame>();
   #bytesOfDeltas = 0;
 
-  private constructor(edition: string, { epoch, revision, proofKey }: StoredState, nowMs: number) {
+  private constructor(edition: string, { epoch, revision, proofKey, terms }: StoredState, nowMs: number) {
     this.#asOfMs = nowMs;
     this.#edition = edition;
-    this.#position = { epoch, revision, edition };
+    this.#position = { epoch, revision, edition, term: lastTerm(terms) };
+    this.#terms = terms;
     this.#proofKey = proofKey;
     this.#logFrom = revision;
     this.#lists = {
@@ -156,7 +161,7 @@ export class PushedState {
    * the state changes as a whole.
    */
   async apply(changes: StateChanges, nowMs: number): Promise<void> {
-    const { epoch, revision, proofKey } = changes;
+    const { epoch, revision, proofKey, terms } = changes;
     const written: { name: string; line: PolicyLine | undefined }[] = [];
     const names = new Set<string>();
     const deleted = new Set<string>();
@@ -197,7 +202,8 @@ export class PushedState {
     });
     this.#remembered += 1 + names.size;
     this.#forgetOldest();
-    this.#position = { epoch, revision, edition: this.#edition };
+    this.#position = { epoch, revision, edition: this.#edition, term: lastTerm(terms) };
+    this.#terms = terms;
     this.#proofKey = proofKey;
     this.#asOfMs = nowMs;
     this.#snapshot = undefined;
@@ -222,11 +228,17 @@ export class PushedState {
     return this.#snapshot;
   }
 
-  /** Returns what changed since a position; undefined: that is not known here, or nothing has, or a snapshot costs less. */
-  deltaFrom({ epoch, revision, edition }: EditedPosition): Frame | undefined {
+  /** Returns whether a position is not later than this one, and of the same history. */
+  hasPassed({ epoch, revision, term }: EditedPosition): boolean {
     const { epoch: ownEpoch, revision: newest } = this.#position;
-    if (epoch !== ownEpoch || edition !== this.#edition || revision < this.#logFrom || revision >= newest)
-      return undefined;
+    return epoch === ownEpoch && revision <= newest && isOfTerm(this.#terms, term, "revision", revision);
+  }
+
+  /** Returns what changed since a position; undefined: that is not known here, or nothing has, or a snapshot costs less. */
+  deltaFrom(position: EditedPosition): Frame | undefined {
+    const { revision, edition } = position;
+    if (edition !== this.#edition || revision < this.#logFrom || revision === this.#position.revision) return undefined;
+    if (!this.hasPassed(position)) return undefined;
     const known = this.#deltas.get(revision);
     if (known !== undefined) return known;
     const first = this.#placeAfter(revision);
@@ -378,7 +390,7 @@ export class PushedState {
 
   #frame(type: FrameType, more: object, pieces: Readonly<Record<string, readonly Buffer[]>>): Frame {
     const { epoch, revision, edition } = this.#position;
-    const proof = proofOf(this.#proofKey, this.#position);
+    const proof = proofOf(this.#proofKey, lastTerm(this.#terms), this.#position);
     const head = JSON.stringify({ type, epoch, revision, format: snapshotFormat, proof, edition, ...more });
     const all: Buffer[] = [];
     const names = listsOf(type);

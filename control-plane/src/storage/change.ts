@@ -5,6 +5,7 @@ import type { Transaction } from "kysely";
 import type { Entry } from "./entry.ts";
 import { countEntry } from "./history-retention.ts";
 import type { Database, Tables } from "./tables.ts";
+import { takeNumbers } from "./terms.ts";
 import { write } from "./write.ts";
 
 /** Who asked for a change, and when. */
@@ -89,13 +90,7 @@ async function tryOut<T>(database: Database, work: (transaction: Transaction<Tab
 }
 
 async function append(transaction: Transaction<Tables>, origin: Origin, entry: Entry): Promise<number> {
-  await transaction
-    .updateTable("meta")
-    .set((row) => ({ revision: row("revision", "+", 1) }))
-    .where("id", "=", 1)
-    .execute();
-  const head = await transaction.selectFrom("meta").select("revision").where("id", "=", 1).executeTakeFirstOrThrow();
-  const revision = Number(head.revision);
+  const { revision } = await takeNumbers(transaction, { revisions: 1 });
   await transaction
     .insertInto("revisions")
     .values({

@@ -5,6 +5,7 @@
 import { CompiledQuery, MysqlAdapter, PostgresAdapter, type Transaction } from "kysely";
 import type { Origin } from "./change.ts";
 import type { ConsumerDeletionTable, ConsumerTable, Database, Tables } from "./tables.ts";
+import { lastTerm, type Term, takeNumbers, termsFrom } from "./terms.ts";
 import { addUsage } from "./usage.ts";
 import { write } from "./write.ts";
 
@@ -15,10 +16,15 @@ export interface Terms {
   readonly overrides: string | null;
 }
 
-/** Where the changes of consumers are. Positions of another epoch mean nothing. */
+/** Where the changes of consumers are. The epoch is the term in which the position was read (terms.ts). */
 export interface ConsumersPosition {
   readonly epoch: string;
   readonly position: number;
+}
+
+/** The newest position, and the terms that say which others are of this history. */
+export interface ConsumersNewest extends ConsumersPosition {
+  readonly terms: readonly Term[];
 }
 
 /** More rows in a statement take longer than other requests should wait. */
@@ -30,13 +36,14 @@ const forgetAfterMs = 30 * 86_400_000;
  */
 export const mostRemembered = 2_000_000;
 
-export async function readConsumersPosition(database: Database): Promise<ConsumersPosition> {
+export async function readConsumersPosition(database: Database): Promise<ConsumersNewest> {
   const row = await database
     .selectFrom("meta")
-    .select(["epoch", "consumers_position"])
+    .select(["epoch", "terms", "consumers_position"])
     .where("id", "=", 1)
     .executeTakeFirstOrThrow();
-  return { epoch: row.epoch, position: Number(row.consumers_position) };
+  const terms = termsFrom(row.epoch, row.terms);
+  return { epoch: lastTerm(terms), position: Number(row.consumers_position), terms };
 }
 
 /** A change of a consumer. Terms are undefined if it was deleted. */
@@ -49,7 +56,7 @@ export interface ConsumerChange {
 
 /** Some changes after a position, in their order, and where the changes are by now. */
 export interface ConsumerChanges {
-  readonly newest: ConsumersPosition;
+  readonly newest: ConsumersNewest;
   /** Deletions up to here may be missing. */
   readonly pruned: number;
   readonly changes: readonly ConsumerChange[];
@@ -131,21 +138,6 @@ function readPruned(from: Database | Transaction<Tables>): Promise<{ consumers_p
   return from.selectFrom("meta").select("consumers_pruned").where("id", "=", 1).executeTakeFirstOrThrow();
 }
 
-/** @returns the last of the positions */
-async function takePositions(transaction: Transaction<Tables>, count: number): Promise<number> {
-  await transaction
-    .updateTable("meta")
-    .set((row) => ({ consumers_position: row("consumers_position", "+", count) }))
-    .where("id", "=", 1)
-    .execute();
-  const row = await transaction
-    .selectFrom("meta")
-    .select("consumers_position")
-    .where("id", "=", 1)
-    .executeTakeFirstOrThrow();
-  return Number(row.consumers_position);
-}
-
 /**
  * Stores consumers of one app, in place of those of the same ids.
  *
@@ -158,7 +150,7 @@ export async function storeMany(
   app: string,
   consumers: readonly (Terms & { readonly id: string })[],
 ): Promise<number> {
-  const last = await takePositions(transaction, consumers.length);
+  const { position: last } = await takeNumbers(transaction, { positions: consumers.length });
   const first = last - consumers.length + 1;
   const rows = consumers.map(({ id, plan, overrides }, place): ConsumerTable => {
     return { app, id, plan, overrides, position: first + place, changed_at: atMs };
@@ -174,7 +166,7 @@ export async function removeMany(
   app: string,
   ids: readonly string[],
 ): Promise<number> {
-  const last = await takePositions(transaction, ids.length);
+  const { position: last } = await takeNumbers(transaction, { positions: ids.length });
   const first = last - ids.length + 1;
   const rows = ids.map((id, place): ConsumerDeletionTable => {
     return { position: first + place, app, id, deleted_at: atMs };

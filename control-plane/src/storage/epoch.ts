@@ -42,6 +42,6 @@ async function replaceEpoch(
   left: Position,
 ): Promise<number> {
   const epoch = randomUUID();
-  await transaction.updateTable("meta").set({ epoch }).where("id", "=", 1).execute();
+  await transaction.updateTable("meta").set({ epoch, terms: null }).where("id", "=", 1).execute();
   return record({ action, before: JSON.stringify(left), after: JSON.stringify({ epoch }) });
 }

@@ -13,6 +13,7 @@ import { documentsTouched, touchingEntries } from "./history.ts";
 import { type ListRanges, readListRanges } from "./network-lists.ts";
 import type { Database, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
+import { type Term, termsFrom } from "./terms.ts";
 import { readCallers } from "./tokens.ts";
 
 /** The content of a snapshot, at one revision. Documents are the JSON text that is stored. */
@@ -21,6 +22,7 @@ export interface StoredState {
   readonly revision: number;
   /** The key for the proofs that gateways get. */
   readonly proofKey: string;
+  readonly terms: readonly Term[];
   readonly policies: readonly { readonly app: string; readonly name: string; readonly document: string }[];
   readonly apps: readonly App[];
   readonly templates: readonly { readonly app: string; readonly name: string; readonly document: string }[];
@@ -60,7 +62,8 @@ export async function readState(database: Database, nowMs: number): Promise<Stor
       const callers = await readCallers(transaction, nowMs);
       const { epoch, proof_key: proofKey } = head;
       const revision = Number(head.revision);
-      return { epoch, revision, proofKey, policies, apps, templates, networkLists, bans, callers };
+      const terms = termsFrom(epoch, head.terms);
+      return { epoch, revision, proofKey, terms, policies, apps, templates, networkLists, bans, callers };
     });
 }
 
@@ -70,6 +73,7 @@ export interface StateChanges {
   /** The revision at which the state is so. */
   readonly revision: number;
   readonly proofKey: string;
+  readonly terms: readonly Term[];
   readonly policies: readonly ChangedPolicy[];
   readonly apps: readonly ChangedApp[];
   readonly networkLists: readonly {
@@ -122,6 +126,7 @@ export async function readChanges(
       const head = await transaction.selectFrom("meta").selectAll().where("id", "=", 1).executeTakeFirstOrThrow();
       const { epoch, proof_key: proofKey } = head;
       const revision = Number(head.revision);
+      const terms = termsFrom(epoch, head.terms);
       if (epoch !== since.epoch || revision < since.revision || revision - since.revision > mostChangesRead) {
         return undefined;
       }
@@ -139,7 +144,7 @@ export async function readChanges(
         if (templates.has(app) || document?.includes('"template"') !== true) continue;
         templates.set(app, await readTemplates(transaction, app));
       }
-      return { epoch, revision, proofKey, policies, apps, networkLists, bans, callers, templates };
+      return { epoch, revision, proofKey, terms, policies, apps, networkLists, bans, callers, templates };
     });
 }
 

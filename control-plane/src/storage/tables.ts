@@ -41,6 +41,8 @@ export interface MetaTable {
   revision: number;
   /** The key for the proofs of revisions that gateways get. */
   proof_key: Generated<string>;
+  /** As JSON: the terms of the epoch (terms.ts). Null: none. */
+  terms: Generated<string | null>;
   /** The position of the last change of a consumer. It only grows. */
   consumers_position: Generated<number>;
   /** The highest position of a deletion that is not remembered any more; 0: none was forgotten. */

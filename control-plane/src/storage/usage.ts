@@ -6,6 +6,7 @@ import { type Bounds, boundsOf, type TotalBounds } from "../bounds/bounds.ts";
 import { type CountedUsage, checkBounds, type UsageChange } from "./check-bounds.ts";
 import { databaseNowMs } from "./database-clock.ts";
 import type { Database, Tables, UsageSums } from "./tables.ts";
+import { lastTerm, termsFrom } from "./terms.ts";
 
 /** The name of the row with the sums of all apps; no app has this name. */
 const all = "";
@@ -107,11 +108,12 @@ export async function readConsumerCounts(
         : ofApps.on("usage.app", "in", apps);
     })
     .where("meta.id", "=", 1)
-    .select(["meta.epoch", "meta.consumers_position", "usage.app", "usage.consumers"])
+    .select(["meta.epoch", "meta.terms", "meta.consumers_position", "usage.app", "usage.consumers"])
     .execute();
   const counts = new Map<string, number>();
   for (const { app, consumers } of rows) if (app !== null) counts.set(app, Number(consumers));
-  return { epoch: rows[0]?.epoch ?? "", position: Number(rows[0]?.consumers_position ?? 0), counts };
+  const { epoch = "", terms = null, consumers_position = 0 } = rows[0] ?? {};
+  return { epoch: lastTerm(termsFrom(epoch, terms)), position: Number(consumers_position), counts };
 }
 
 export async function readUsages(database: Database, apps: readonly string[]): Promise<Map<string, CountedUsage>> {

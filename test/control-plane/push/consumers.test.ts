@@ -244,7 +244,7 @@ describe("two control planes on one database", () => {
 
 describe("gateways that hold all consumers", () => {
   it("cost nothing when another one joins: three thousand of them, and a thousand that join", async () => {
-    const position = { epoch: "e", position: 7 };
+    const position = { epoch: "e", position: 7, terms: [{ id: "e", revision: 0, position: 0 }] };
     const counted = { counts: new Map(), ...position };
     const feed = new ConsumerFeed({
       fleet: new Fleet(() => 0),

@@ -116,7 +116,7 @@ describe("the push socket", () => {
       format: snapshotFormat,
       epoch,
       revision: 3,
-      proof: expect.stringMatching(/^[0-9a-f]{64}$/),
+      proof: expect.stringMatching(/^[0-9a-f]{16}\.[0-9a-f]{64}$/),
       edition: running.app.publisher.state.position.edition,
       apps: [{ app: "shop" }],
       bans: [],

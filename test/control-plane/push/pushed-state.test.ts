@@ -9,17 +9,18 @@ import { smallestDocument } from "../../limiter/policies.ts";
 const nowMs = Date.UTC(2026, 0, 1);
 const later = nowMs / 1_000 + 1_000;
 const edition = "of tests";
+const terms = [{ id: "e", revision: 0, position: 0 }];
 const nothing = { policies: [], apps: [], templates: [], networkLists: [], bans: [], callers: [] };
 const shop = { name: "shop", realm: { state: "none" } };
 
 async function stateWith(stored: object): Promise<PushedState> {
-  const whole = { epoch: "e", revision: 1, proofKey: "", ...nothing, ...stored } as StoredState;
+  const whole = { epoch: "e", revision: 1, proofKey: "", terms, ...nothing, ...stored } as StoredState;
   return PushedState.from(edition, whole, nowMs);
 }
 
 /** @param to the revision that the changes lead to */
 async function change(state: PushedState, to: number, changes: object): Promise<void> {
-  const rest = { epoch: "e", revision: to, proofKey: "", ...nothing, templates: new Map() };
+  const rest = { epoch: "e", revision: to, proofKey: "", terms, ...nothing, templates: new Map() };
   await state.apply({ ...rest, ...changes } as StateChanges, nowMs);
 }
 
@@ -35,7 +36,7 @@ function policies(count: number, description: string): StateChanges["policies"] 
   });
 }
 
-const at = (revision: number) => ({ epoch: "e", revision, edition });
+const at = (revision: number) => ({ epoch: "e", revision, edition, term: "e" });
 const textOf = (frame: Frame | undefined) => (frame === undefined ? undefined : Buffer.concat(frame.pieces).toString());
 
 test("a gateway in the middle of a change of callers gets a snapshot: it may have one that came and went on the way", async () => {

@@ -21,6 +21,7 @@ const undoNewest = `
   alter table bans drop column key_pattern;
   drop index sessions_ends; drop index tokens_expiry; drop index members_added_in;
   alter table members drop column added_in;
+  alter table meta drop column terms;
 `;
 
 const undoConsumers = `

@@ -36,6 +36,7 @@ const migrations: Record<string, Migration> = {
   "0023-versions-of-gateways": { up: addVersionsOfGateways },
   "0024-history-bytes": { up: countHistoryInBytes },
   "0025-texts-last": { up: putTextsLast },
+  "0026-terms": { up: addTerms },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -533,4 +534,10 @@ async function countHistoryInBytes(database: Kysely<Tables>): Promise<void> {
     const history_bytes = Number(bytes) + Number(entries) * bytesOfEntry;
     await database.updateTable("usage").set({ history_bytes }).where("app", "=", app).execute();
   }
+}
+
+/** What tells apart two histories that have the same numbers. */
+async function addTerms(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.addColumn("meta", "terms", schema.longText);
 }
