@@ -132,16 +132,17 @@ describe("the push socket", () => {
   it("sends no snapshot to a gateway that has it, and one to a gateway of another epoch", async () => {
     const running = await startControlPlane();
     await running.call("PUT", books, { body: onePerSecond });
-    const { epoch, edition } = running.app.publisher.state.position;
+    const { epoch, edition, proof } = await (await connectGateway(running, "first")).next("snapshot");
     const protocol = protocolVersion;
-    const current = await connectGateway(running, "current", { epoch, revision: 1, edition, protocol });
+    const current = await connectGateway(running, "current", { epoch, revision: 1, edition, proof, protocol });
     // It knows no editions.
-    const earlier = await connectGateway(running, "earlier", { epoch, revision: 1 });
+    const earlier = await connectGateway(running, "earlier", { epoch, revision: 1, proof });
     await Promise.all([current.next("fleet"), earlier.next("fleet")]);
     for (const position of [
       { epoch: "another", revision: 1, edition, protocol },
       { epoch: "another", revision: 1 },
-      { epoch, revision: 1, edition: "another", protocol },
+      { epoch, revision: 1, edition: "another", proof, protocol },
+      { epoch, revision: 1, edition, proof: `another${proof}`, protocol },
     ]) {
       const foreign = await connectGateway(running, "foreign", position);
       expect((await foreign.next("snapshot")).revision, JSON.stringify(position)).toBe(1);
@@ -471,10 +472,10 @@ describe("a gateway that comes back after a restart of the control plane", () =>
     const SLUICE_DATA_DIR = await temporaryDir();
     const first = await startControlPlane({ SLUICE_DATA_DIR });
     await first.call("PUT", books, { body: onePerSecond });
-    const { epoch, revision, edition } = await (await connectGateway(first, "g1")).next("snapshot");
+    const { epoch, revision, edition, proof } = await (await connectGateway(first, "g1")).next("snapshot");
     await first.stop();
     const second = await startControlPlane({ SLUICE_DATA_DIR });
-    const held = protocol === 1 ? { epoch, revision } : { epoch, revision, edition, protocol };
+    const held = protocol === 1 ? { epoch, revision, proof } : { epoch, revision, edition, proof, protocol };
     const gateway = await connectGateway(second, "g1", held);
     await gateway.next("fleet");
     expect(gateway.received).toEqual([{ ...fleet, gateways: 1 }]);
