@@ -303,9 +303,10 @@ describe.each(engines)("on %s", (kind, startServer) => {
         await database.selectFrom("revisions").selectAll().execute(),
       ];
       const content = await contentOf();
-      await migrate(database);
+      await migrate(database, "0025-texts-last");
       expect(await schemaOf(database, kind)).toEqual(former);
       expect(await contentOf()).toEqual(content);
+      await migrate(database);
       const orphan = sql`insert into templates (app, name, document, revision, updated_at) values ('none', 'a', '{}', 1, 1)`;
       await expect(orphan.execute(database)).rejects.toThrow(/foreign key/i);
       const { rows } = await sql<{ table: string; types: string }>`
