@@ -106,7 +106,7 @@ export function forgetUndecided(): void {
 
 /**
  * Decides the exact policies, which one call to Redis charges together, after the leased ones, or before them if their refusals are seldom
- * remembered. If one is known to refuse, nothing is charged of any other.
+ * remembered. If a policy that would be charged later is known to refuse, none is charged.
  */
 function admitAll(checks: readonly Check[], outcome: Outcome): boolean | undefined {
   const exact = checks.filter(({ policy }) => policy.policy.store === "exact");

@@ -97,7 +97,7 @@ function refusesAsBefore(lease: Lease, check: Check, outcome: Outcome): boolean 
     return false;
   }
   recall(lease, refusal);
-  return !refuse(lease, check, outcome, refusal.untilUs, refusal.remaining === 0);
+  return !refuse(lease, check, outcome, refusal.untilUs, isUsedUp(check.policy, refusal));
 }
 
 /** @param limitMs the rest of the longest time that the request waits */
@@ -134,8 +134,8 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
     const known = lease.refusal;
     if (known !== undefined) lease.refusal = { ...known, remaining: math.max(0, known.remaining - cost) };
   } else {
-    // If anything is left, the request costs more than that: no lease could have paid it.
-    if (own.decision.remaining === 0) lease.asked += demandOf(lease, cost);
+    // If there is enough for a cheaper request, no lease could have paid this one.
+    if (isUsedUp(policy, own.decision)) lease.asked += demandOf(lease, policy);
     rememberExactRefusal(lease, policy, own, submittedUs, submittedAtSeconds);
   }
   return allowed;

@@ -139,7 +139,7 @@ function expireUnits({ record, cell }: Lease, nowUs: number): void {
 function takeBackRefunded({ record, cell }: Lease, nowUs: number): void {
   if (!isLive(record, nowUs)) return;
   const term = termOf(cell, record);
-  // If the clock has stepped ahead, shared memory may have dropped the one and not the other.
+  // If the clock has stepped ahead, shared memory may have dropped the undecided units and not the refunded ones.
   const units = math.min(takeRefunded(term), undecidedIn(term));
   if (units === 0) return;
   countLeaseRefund(units);

@@ -35,7 +35,7 @@ export interface LeaseRecord extends Holder {
 }
 
 const numbers = 24;
-/** Begins each id. While a reload changes the version, workers whose records have another number of fields have leases of their own. */
+/** The beginning of each id. While a reload changes the version, workers whose records have another number of fields have leases of their own. */
 export const recordKind = `lease${numbers}`;
 const bytes = numbers * 8;
 const packed = ffi.new("double[?]", numbers);

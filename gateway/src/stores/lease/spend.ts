@@ -10,6 +10,7 @@ import { isLive } from "../../../../limiter/src/lease/holder.ts";
 import { countLeaseAdmission } from "../../metrics/lease-counts.ts";
 import { countersDict } from "../../runtime/shared-memory.ts";
 import { stopwatchUs } from "../../runtime/stopwatch.ts";
+import { leastCost } from "../redis/replies.ts";
 import type { Charge, Check, Outcome, Spent } from "../store.ts";
 import { addRefunded, addUndecided, dropUndecided, termOf, unitsIn } from "./lease-cells.ts";
 import { type Lease, leaseOf, refresh } from "./leases.ts";
@@ -28,7 +29,7 @@ export function spendLease(policy: CompiledPolicy, keyValues: string, merged: Me
   const nowUs = stopwatchUs();
   const allowed = isEnough(lease, cost, nowUs) && spend(lease, cost);
   if (!allowed && nowUs >= lease.record.refusedUntilUs) return undefined;
-  lease.asked += allowed ? cost : demandOf(lease, cost);
+  lease.asked += allowed ? cost : demandOf(lease, policy);
   if (!allowed) {
     mergeRefusal(lease, policy, merged, lease.record.retryAtUs);
   } else {
@@ -64,11 +65,13 @@ export function spendForGood({ policy, keyValues }: Charge, spent: Spent): void 
 }
 
 /**
- * Returns how many units of a refused request are demand: none if no lease could have paid it, or if it costs more than what this one has. Or
- * whoever states a high cost would make the gateway hold units that it cannot use.
+ * Returns how many units of a refused request are demand: none if it costs more than was admitted before, or if the lease still has units for a
+ * cheaper one. Otherwise a client that states high costs would make the gateway hold units that nobody uses.
  */
-export function demandOf({ paid, record, cell }: Lease, cost: number): number {
-  return cost <= paid && (!isLive(record, stopwatchUs()) || unitsIn(cell) <= 0) ? cost : 0;
+export function demandOf({ paid, record, cell }: Lease, policy: CompiledPolicy): number {
+  const { cost } = policy.policy;
+  if (cost > paid || (isLive(record, stopwatchUs()) && unitsIn(cell) >= leastCost(policy))) return 0;
+  return cost;
 }
 
 /** Without a look at the cell for one unit: then the subtraction itself tells. */
@@ -137,7 +140,7 @@ export function mergePermission(
 
 /** @param isDemand whether a lease could have paid the request */
 export function refuse(lease: Lease, check: Check, outcome: Outcome, untilUs: number, isDemand = true): false {
-  if (isDemand) lease.asked += demandOf(lease, check.policy.policy.cost);
+  if (isDemand) lease.asked += demandOf(lease, check.policy);
   mergeRefusal(lease, check.policy, check.merged ?? outcome.merged, untilUs);
   check.allowed = false;
   return false;

@@ -11,7 +11,7 @@ import {
 } from "../../../../limiter/src/compiled/merged-decision.ts";
 import type { Check } from "../store.ts";
 import { type Numbers, numbersPerCounter, type PendingCheck } from "./pending-check.ts";
-import { rememberRefusal } from "./refusal-cache.ts";
+import { forgetRefusalOf, rememberRefusal } from "./refusal-cache.ts";
 import { firstKey } from "./slot-groups.ts";
 
 /** Work space: nothing yields between writing and merging it. */
@@ -53,12 +53,12 @@ function rememberOne(check: Check, limit: CompiledLimit, decision: Decision, sub
 }
 
 /** What the cheapest request of the policy takes. */
-function leastCost({ policy }: CompiledPolicy): number {
+export function leastCost({ policy }: CompiledPolicy): number {
   return policy.costSource === undefined && policy.isPriced !== true ? policy.cost : 1;
 }
 
 /** Returns whether a limit that refused has nothing for any request of the policy. */
-export function isUsedUp(policy: CompiledPolicy, { remaining }: Decision): boolean {
+export function isUsedUp(policy: CompiledPolicy, { remaining }: Pick<Decision, "remaining">): boolean {
   return remaining < leastCost(policy);
 }
 
@@ -129,7 +129,13 @@ export function readReply(
       rememberRefusal(policy, firstKey(check), remembered, retryAfterUs, known, pending.submittedAtSeconds);
     }
   }
+  if (!all) forgetOthers(checks, pending.submittedAtSeconds);
   return all;
+}
+
+/** Redis had units for these when it refused the request because of others: what is remembered of them is not true any more. */
+function forgetOthers(checks: readonly Check[], submittedAtSeconds: number): void {
+  for (const check of checks) if (check.allowed) forgetRefusalOf(firstKey(check), submittedAtSeconds);
 }
 
 function longerWait(a: number, b: number): number {

@@ -108,6 +108,29 @@ describe("a refusal by Redis", function()
     assert.same({ [200] = 1 }, statusesOf(world, ask(world, "a"), 10))
   end)
 
+  it("is not kept alive by requests that another policy refuses, once Redis has units for them", function()
+    local total, slots = policy("a", hour), policy("b", { algorithm = "concurrency", quota = 1, ttl = "60s" })
+    total.key, total.match = { "const:all" }, { paths = { "/a", "/h" } }
+    slots.match = { paths = { "/a" } }
+    local world = support.world({ policies = { total, slots } })
+    local holder = ask(world, "a", 1, { serviceUs = 60000000 })
+    world.run(10)
+    assert.same({ [200] = 2, [429] = 1 }, statusesOf(world, ask(world, "h", 3)))
+    -- Another gateway has refunded all units.
+    for key in pairs(world.redis.keys) do
+      if key:find("a:", 1, true) and key:find("all", 1, true) then
+        world.redis.keys[key] = nil
+      end
+    end
+    world.run(9900)
+    for _ = 1, 500 do
+      ask(world, "a")
+      world.run(1)
+    end
+    assert.same({ [200] = 1 }, world.statuses(holder))
+    assert.same({ [200] = 3 }, statusesOf(world, ask(world, "h", 3)))
+  end)
+
   it("is each worker's own while Redis answers", function()
     local world = usedUp({ workers = 2 })
     assert.same({ [429] = 1 }, statusesOf(world, ask(world, "a", 1, { worker = 2 })))
