@@ -130,7 +130,7 @@ async function look(database: Database, table: Sortable, asked: Asked, pause: ()
   }
   const seriesOf = (apps: readonly string[]) => apps.map((one) => ({ app: one, ...given({ who }) }));
   if (own.length <= appsAtOnce) return lookInto(database, table, asked, seriesOf(own));
-  // Whoever sees many apps may well see most of the newest rows.
+  // A sender with a right in many apps often sees most of the newest rows.
   const newest = await lookInto(database, table, asked, [given({ who })]);
   if (newest.places.length >= limit || newest.end === "") return newest;
   await pause();

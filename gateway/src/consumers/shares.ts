@@ -31,7 +31,7 @@ const mostNamed = 1_000;
 let totals: Record<string, number> = emptyTable();
 /** They came for all apps, and have not been compared since. */
 let areAllNew = false;
-/** So many consumers more than there are were here when everything had come again: what requests use all the time may stay, and is not in force. */
+/** How many consumers too many were here when everything had come again: requests that use an entry all the time keep it, though it is not in force. */
 let leftOver = 0;
 let hasTooMany = false;
 /** How many of them have no room here, as of the last comparison. */

@@ -39,6 +39,15 @@ local function taking(bytes)
   return take, plan, maintain, world
 end
 
+-- Whether the first worker asks the control plane for all consumers.
+local function asksForAll(world)
+  local message
+  world.workers[1].call(function()
+    message = world.workers[1].module("gateway.src.push.consumers").lackingConsumers()
+  end)
+  return message and message.epoch == ""
+end
+
 describe("consumers", function()
   it("are set, changed and removed, for every worker, and the answer has the position", function()
     local take, plan = taking()
@@ -137,26 +146,18 @@ describe("consumers", function()
 
   it("that lack room, while there is some, are asked for at once, and ever less often if that does not help", function()
     local take, _, maintain, world = taking()
-    local push = world.workers[1].module("gateway.src.push.consumers")
-    local function asked()
-      local message
-      world.workers[1].call(function()
-        message = push.lackingConsumers()
-      end)
-      return message and message.epoch == ""
-    end
     take(message('"epoch":"e1","from":0,"to":2,"fresh":true,"more":false,"counts":{"shop":2},"all":true', "+shop:ann\tpro", "+shop:bob\tpro"))
     maintain()
     -- There is no disk to write to, so it asks for what it could not write.
     world.run(11000)
-    assert.is_true(asked())
-    assert.is_not_true(asked())
+    assert.is_true(asksForAll(world))
+    assert.is_not_true(asksForAll(world))
     -- The control plane knows ten of them, and eight are not here.
     local answer = take(message('"epoch":"e1","from":2,"to":3,"more":false,"counts":{"shop":10}', "+shop:ann\tfree"))
     assert.same({ 8, { shop = 8 } }, { answer.unstored, answer.lacking })
     local askedAt = {}
     for second = 0, 60 do
-      if asked() then
+      if asksForAll(world) then
         askedAt[#askedAt + 1] = second
       end
       world.run(1000)
@@ -169,14 +170,6 @@ describe("consumers", function()
 
   it("that are more than there are have been deleted unnoticed: all are asked for, once", function()
     local take, plan, maintain, world = taking()
-    local push = world.workers[1].module("gateway.src.push.consumers")
-    local function asked()
-      local message
-      world.workers[1].call(function()
-        message = push.lackingConsumers()
-      end)
-      return message and message.epoch == ""
-    end
     local lines = {}
     for i = 1, 300 do
       lines[i] = ("+shop:%03d\tpro"):format(i)
@@ -187,36 +180,36 @@ describe("consumers", function()
       maintain()
       -- There is no disk to write to, so it asks for what it could not write.
       world.run(11000)
-      assert.is_true(asked())
+      assert.is_true(asksForAll(world))
     end
     local function connect(position, more, counts)
       return take(message(('"epoch":"e1","from":%d,"to":%d,"more":%s,"counts":%s,"all":true'):format(position, position + 1, tostring(more), counts)))
     end
     fill(300)
     connect(300, false, '{"shop":300}')
-    assert.is_not_true(asked())
+    assert.is_not_true(asksForAll(world))
     connect(301, false, '{"shop":299}')
-    assert.is_true(asked())
-    assert.is_not_true(asked())
+    assert.is_true(asksForAll(world))
+    assert.is_not_true(asksForAll(world))
     -- An app that has none any more is not named.
     connect(302, false, "{}")
-    assert.is_true(asked())
+    assert.is_true(asksForAll(world))
     -- A deletion may be among the changes that are still to come.
     connect(303, true, '{"shop":299}')
-    assert.is_not_true(asked())
+    assert.is_not_true(asksForAll(world))
     take(message('"epoch":"e1","from":304,"to":305,"more":false,"counts":{"shop":299}', "-shop:300"))
-    assert.is_not_true(asked())
+    assert.is_not_true(asksForAll(world))
     connect(305, true, '{"shop":298}')
     take(message('"epoch":"e1","from":306,"to":307,"more":false,"counts":{"new":1}', "+new:ann\tpro"))
-    assert.is_true(asked())
+    assert.is_true(asksForAll(world))
 
-    -- What requests use all the time may not be deleted. The virtual dict lists the same names each time, so it deletes none of these.
+    -- Entries that requests use all the time may stay. The virtual dict lists the same names each time, so it deletes none of these.
     fill(250)
     assert.is_nil(plan("251"))
     assert.equal(299, connect(300, false, '{"shop":250}').count)
-    assert.is_not_true(asked())
+    assert.is_not_true(asksForAll(world))
     connect(301, false, '{"shop":249}')
-    assert.is_true(asked())
+    assert.is_true(asksForAll(world))
   end)
 
   it("of which nothing is on disk are all asked for, as what comes after position 0 has no deletions", function()

@@ -191,8 +191,8 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
 }
 
 /**
- * Called when a check is sent to Redis. If a refusal of its policy and key is over, other requests need not ask, too, as long as a reply takes: or a
- * slow Redis would get a whole flood.
+ * Called when a check is sent to Redis. If a refusal of its policy and key is over, other requests are refused without asking for as long as a reply
+ * takes. Otherwise a slow Redis would get the whole flood.
  *
  * @param name the key of the policy's first counter
  */
