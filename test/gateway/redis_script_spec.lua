@@ -28,6 +28,10 @@ describe("the script that Redis runs", function()
     return redis.struct.pack("<dd", atUs, count)
   end
 
+  local function storedBucket(atUs, count, fillsInUs)
+    return redis.struct.pack("<ddd", atUs, count, fillsInUs)
+  end
+
   before_each(function()
     redis = product.newRedis()
     redis.nowUs = startUs
@@ -36,7 +40,7 @@ describe("the script that Redis runs", function()
   it("charges all counters of a group when all allow", function()
     local reply = ask(redis, { key = "a", limit = bucket, cost = 4 }, { key = "b", limit = daily, cost = 2 })
     assert.same({ 1, 1, 6, 0, 2000000, 0, 1700000002000000, 1, 1, 0, 6400000000, 0, 1699920000000000 }, reply)
-    assert.same({ a = stored(1700000002000000, 0), b = stored(1699920000000000, 2) }, redis.keys)
+    assert.same({ a = storedBucket(1700000002000000, 0, 5 * second), b = stored(1699920000000000, 2) }, redis.keys)
   end)
 
   it("charges none of a group when one refuses, and reports which", function()
@@ -68,7 +72,7 @@ describe("the script that Redis runs", function()
     ask(redis, { key = "a", limit = bucket, cost = 10 })
     redis.nowUs = startUs - 3600 * second
     assert.equal(0, ask(redis, { key = "a", limit = bucket })[1])
-    assert.equal(stored(1699996405000000, 0), redis.keys.a)
+    assert.equal(storedBucket(1699996405000000, 0, 5 * second), redis.keys.a)
     redis.nowUs = redis.nowUs + 500000
     assert.equal(1, ask(redis, { key = "a", limit = bucket })[1])
   end)
@@ -126,5 +130,83 @@ describe("the script that Redis runs", function()
     assert.equal(1, redis.run("refund", { "a" }, argv))
     assert.equal(stored(1700000000000000, 1), redis.keys.a)
     assert.equal("900", redis.px.a)
+  end)
+
+  describe("for gateways that hold two sizes of one bucket", function()
+    local large = { algorithm = "token-bucket", quota = 100, windowUs = 100 * second, burst = 100 }
+    local small = { algorithm = "token-bucket", quota = 50, windowUs = 100 * second, burst = 1 }
+
+    local function admits(limit, cost)
+      return ask(redis, { key = "a", limit = limit, cost = cost })[1] == 1
+    end
+
+    it("keeps what the smaller one forgives, for the larger one", function()
+      assert.is_true(admits(large, 100))
+      assert.is_false(admits(small))
+      assert.is_false(admits(large))
+      assert.equal("100001", redis.px.a)
+      -- The smaller one is empty since it was asked.
+      redis.nowUs = redis.nowUs + 2 * second
+      assert.is_true(admits(small))
+      assert.is_false(admits(large))
+      redis.nowUs = redis.nowUs + second
+      assert.is_true(admits(large))
+    end)
+
+    it("forgets all that a clock's step back left, for both", function()
+      assert.is_true(admits(large, 100))
+      redis.nowUs = startUs - 3600 * second
+      assert.is_false(admits(small))
+      assert.equal("2001", redis.px.a)
+      redis.nowUs = redis.nowUs + 2 * second
+      assert.is_true(admits(large, 98))
+    end)
+
+    it("does not owe again what it forgave itself", function()
+      assert.is_true(admits(large, 100))
+      assert.is_false(admits(small))
+      redis.nowUs = redis.nowUs + 2 * second
+      for _ = 1, 3 do
+        assert.is_true(admits(small))
+        redis.nowUs = redis.nowUs + 2 * second
+      end
+    end)
+
+    it("gives gateways that take turns no more than the largest size alone would", function()
+      math.randomseed(40)
+      local kinds = { "token-bucket", "leaky-bucket", "shaped" }
+      for life = 1, 200 do
+        local kind, sizes, longestUs = kinds[1 + life % 3], {}, 0
+        local windowUs = second * math.random(1, 200)
+        for i = 1, math.random(2, 4) do
+          local quota, burst = math.random(1, 200), math.random(1, 100)
+          local size = { algorithm = kind, quota = quota, windowUs = windowUs, burst = burst }
+          if kind == "shaped" then
+            size.algorithm = "shaped-bucket"
+            size.burst = burst
+            size.text = ("%d/%d/0"):format(burst, math.random(0, burst))
+          end
+          size.room = kind == "leaky-bucket" and burst + 1 or burst
+          sizes[i] = size
+          longestUs = math.max(longestUs, size.room * windowUs / quota)
+        end
+        redis = product.newRedis()
+        redis.nowUs = startUs
+        local chargedUs, charges = 0, 0
+        for _ = 1, 150 do
+          local size = sizes[math.random(#sizes)]
+          local cost = math.random(size.room)
+          redis.nowUs = redis.nowUs + math.random(0, math.random(4) == 1 and math.floor(longestUs / 20) or 1000)
+          local argv = { size.algorithm, ("%d"):format(size.quota), ("%d"):format(size.windowUs), size.text or ("%d"):format(size.burst), ("%d"):format(cost) }
+          if redis.charge({ "a" }, argv)[1] == 1 then
+            chargedUs = chargedUs + cost * size.windowUs / size.quota
+            charges = charges + 1
+          end
+        end
+        -- A turn may drop the part of a µs that a quota does not know.
+        assert.is_true(chargedUs <= longestUs + (redis.nowUs - startUs) + charges, ("life %d"):format(life))
+        assert.is_true(charges > 0)
+      end
+    end)
   end)
 end)

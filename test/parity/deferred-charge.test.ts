@@ -37,10 +37,12 @@ const life = fc.constantFrom("token-bucket", "fixed-window", "sliding-window", "
     .map(([{ limit, fromUs, requests }, what, isCalendar]): Step[] => {
       let nowUs = fromUs;
       let { quota } = limit;
+      // Only Redis remembers what a smaller bucket has forgiven. So no bucket is made larger after it was made smaller.
+      let edits = algorithm === "token-bucket" ? 2 : requests.length;
       return requests.map(({ afterUs, cost }, i) => {
         const kind = what[i];
         nowUs += kind === "back" ? -Math.min(afterUs, 3e12) : afterUs;
-        if (kind === "edit") quota = quota === limit.quota ? Math.ceil(quota / 2) : limit.quota;
+        if (kind === "edit" && edits-- > 0) quota = quota === limit.quota ? Math.ceil(quota / 2) : limit.quota;
         const units = kind === "ask" ? 0 : kind === "much" ? cost * 8 : cost;
         const step = { nowUs, limit: { ...limit, quota }, units };
         if (!isCalendar || algorithm !== "fixed-window") return step;

@@ -23,6 +23,7 @@ end
 
 local headBytes = 16
 local entriesAt = 36
+local entryBytes = 8
 
 return function(redis, trace)
   local limits, texts, keys
@@ -154,7 +155,8 @@ return function(redis, trace)
     local entries = false
     if text then
       atUs, count = redis.unpack("<dd", text)
-      entries = #text > headBytes
+      -- A bucket ends with its sizes, in 8 or 24 bytes.
+      entries = #text >= entriesAt + entryBytes
     end
     into[#into + 1] = atUs
     into[#into + 1] = count

@@ -86,7 +86,8 @@ describe("in a real Redis, the script", () => {
   /** @returns what is stored of a counter that has no earlier ticks */
   async function stored(key: string): Promise<number[]> {
     const bytes = (await redis.getBuffer(key)) as Buffer;
-    expect(bytes).toHaveLength(16);
+    const { length } = bytes;
+    expect([16, 24]).toContain(length);
     return [bytes.readDoubleLE(0), bytes.readDoubleLE(8)];
   }
 

@@ -95,6 +95,9 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
   let capacity = maxUnits;
   let slowest = 0;
   let windowMs = randomWindowMs();
+  // Only Redis remembers what a smaller bucket has forgiven. So no bucket is made larger after it was made smaller.
+  const fillsIn: number[] = [];
+  const shrunk: boolean[] = [];
   for (let i = 0; i < count; i++) {
     const algorithm = family === mixed ? below(mixed) : family;
     const quota = randomUnits();
@@ -109,6 +112,8 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
     trace.push(algorithm === shaped ? randomWarmUpUs((windowUs / quota) * 60) : 0);
     const room =
       algorithm === 0 || algorithm === shaped ? size : algorithm === 4 ? Math.min(size + 1, maxUnits) : quota;
+    fillsIn.push(room / quota);
+    shrunk.push(false);
     capacity = Math.min(capacity, room);
     shortest = Math.min(shortest, windowUs);
     slowest = Math.max(slowest, Math.min(windowUs / quota, 10000000000000));
@@ -127,7 +132,12 @@ export function randomTrace(seed: number, family: number, counter: number, asks:
       append(trace, peek, randomStepUs(shortest, 0, 0), randomCost(capacity), 0);
     } else if (choice === 99 && below(2) === 0) {
       const limit = below(count);
-      append(trace, edit, limit, randomUnits(), randomUnits());
+      const quota = randomUnits();
+      const size = randomUnits();
+      const isSmaller = size / quota < (fillsIn[limit] as number);
+      if (isSmaller || !shrunk[limit]) append(trace, edit, limit, quota, size);
+      if (isSmaller) shrunk[limit] = true;
+      if (isSmaller || !shrunk[limit]) fillsIn[limit] = size / quota;
     } else {
       const cost = randomCost(capacity);
       let afterUs = randomStepUs(shortest, cost, slowest);

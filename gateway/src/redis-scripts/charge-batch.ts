@@ -27,7 +27,7 @@ export function chargeBatch(keys: string[], argv: string[]): string {
   const reply: string[] = [];
   for (let i = 0; i < keys.length; i++) {
     const state = counterAt(keys[i] as string);
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     const allowed = admits(rate, state, redisRing, nowUs, cost);
     if (allowed) charge(rate, state, redisRing);
     if (allowed || state.stepped) saveCounter(rate, state, nowUs);

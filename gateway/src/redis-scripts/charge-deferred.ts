@@ -35,7 +35,7 @@ export function chargeDeferredCounters(keys: string[], argv: string[]): number[]
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i * 2] as string);
     const debtKey = keys[i * 2 + 1] as string;
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     let fromUs = standsFromUs(rate, loadDebt(debtKey), nowUs);
     if (units > 0) {
       fromUs = chargeDeferred(rate, state, redisRing, fromUs, units);

@@ -16,7 +16,7 @@ export function chargeCountersUpTo(keys: string[], argv: string[]): number {
     const rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i] as string);
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     const taken = chargeUpTo(rate, state, redisRing, nowUs, units);
     if (taken > 0) saveCounter(rate, state, nowUs);
     charged += taken;

@@ -37,7 +37,7 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
     const counter = counterAt(keys[i] as string) as RequestedCounter;
     counter.rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     counter.cost = tonumber(argv[i * 5 + 4]) as number;
-    loadCounter(counter.rate, counter);
+    loadCounter(counter.rate, counter, nowUs);
     if (LEASED === "yes") {
       if (i === 0 || keys[count + i] !== keys[count + i - 1]) loadLedger(keys[count + i] as string, ledger);
       oweWhatIsOut(ledger, counter.rate, counter, nowUs);

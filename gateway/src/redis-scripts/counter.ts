@@ -4,22 +4,19 @@
 //   and sliding ones        + 20 bytes + 8 bytes an entry    if units of earlier ticks count: first, length, capacity,
 //                                                            start and offset of the ring and its entries (tick, start),
 //                                                            32 bits each
+//   and buckets at the end  + 8 bytes or 24 bytes            see bucket-sizes.ts
 //
 // Everything is little-endian and binary: numbers as text take Redis three times as long. A short counter is read and written as a
 // whole. Of a long one, the head and the first entries are, and the other entries in place.
 
 import type { CalendarWindow } from "../../../limiter/src/algorithms/calendar-window.ts";
-import {
-  type CounterState,
-  clockToleranceUs,
-  nextCapacity,
-  type Ring,
-} from "../../../limiter/src/algorithms/counter-state.ts";
+import { clockToleranceUs, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
 import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { keepsEntries, lifetimeUs, type Rate, unshapedRateOf } from "../../../limiter/src/algorithms/rate.ts";
-import { shapedBucket } from "../../../limiter/src/algorithms/shaped-bucket.ts";
+import { clockOf, shapedBucket } from "../../../limiter/src/algorithms/shaped-bucket.ts";
+import { areSizes, type BucketSizes, isBucket, readSizes, sizesOf } from "./bucket-sizes.ts";
 
 declare const redis: {
   call(this: void, command: "TIME"): [seconds: string, micros: string];
@@ -42,7 +39,7 @@ declare const struct: {
   unpack(this: void, format: string, text: string, position: number): LuaMultiReturn<number[]>;
 };
 
-export interface StoredCounter extends CounterState {
+export interface StoredCounter extends BucketSizes {
   key: string;
   /** For a sliding counter: its first entries, in the stored format. */
   text: string;
@@ -114,6 +111,12 @@ function shapedFrom(argv: string[], at: number): Rate {
 export function counterAt(key: string): StoredCounter {
   return {
     key,
+    forgivenUs: 0,
+    fillsInUs: 0,
+    mostOwedUs: 0,
+    owedBesideUs: 0,
+    loadedAtUs: 0,
+    smallerFillsInUs: 0,
     text: "",
     fetchedSlot: none,
     fetchedTick: 0,
@@ -132,23 +135,30 @@ export function counterAt(key: string): StoredCounter {
 }
 
 /** If the stored value is not a counter, it is read as a counter that was never used. */
-export function loadCounter(rate: Rate, state: StoredCounter): void {
-  if (keepsEntries(rate)) loadSliding(state);
-  else loadPair(state);
+export function loadCounter(rate: Rate, state: StoredCounter, nowUs: number): void {
+  if (keepsEntries(rate)) loadEntries(rate, state, nowUs);
+  else loadHead(rate, state, nowUs);
 }
 
-function loadPair(state: StoredCounter): void {
+function loadHead(rate: Rate, state: StoredCounter, nowUs: number): void {
   const stored = redis.pcall("GET", state.key);
-  if (stored !== false && stored.length === headBytes) {
-    const [atUs, count] = struct.unpack("<dd", stored);
-    // This also excludes NaN.
-    if (atUs >= 0 && count >= 0) {
-      state.atUs = atUs;
-      state.count = count;
-    }
-  } else {
+  if (stored === false || stored.length < headBytes) {
     passOver(stored, state.key);
+  } else if (stored.length === headBytes) {
+    if (!isBucket(rate)) readHead(state, stored);
+  } else if (isBucket(rate) && areSizes(stored.length - headBytes) && readHead(state, stored)) {
+    readSizes(rate, state, nowUs, string.sub(stored, headBytes + 1));
   }
+}
+
+/** @returns false: these are no numbers of a counter */
+function readHead(state: StoredCounter, stored: string): boolean {
+  const [atUs, count] = struct.unpack("<dd", stored);
+  // This also excludes NaN.
+  if (!(atUs >= 0 && count >= 0)) return false;
+  state.atUs = atUs;
+  state.count = count;
+  return true;
 }
 
 /**
@@ -164,28 +174,30 @@ export function passOver(stored: unknown, key: string): void {
   if (wrongType === undefined) redis.call("GET", key);
 }
 
-function loadSliding(state: StoredCounter): void {
+function loadEntries(rate: Rate, state: StoredCounter, nowUs: number): void {
   const stored = redis.pcall("GETRANGE", state.key, 0, lastWhole);
   if (stored.length < headBytes) {
     passOver(stored, state.key);
     return;
   }
-  const [atUs, count] = struct.unpack("<dd", stored);
-  if (atUs >= 0 && count >= 0) {
-    state.atUs = atUs;
-    state.count = count;
-    if (stored.length > entriesAt) {
-      const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
-      // In a damaged ring, all units that count are treated as the newest: they expire late, never too early.
-      if (stored.length === entriesAt + math.min(capacity as number, wholeEntries) * entryBytes) {
-        state.first = first as number;
-        state.length = length as number;
-        state.capacity = capacity as number;
-        state.start = start as number;
-        state.offset = offset as number;
-        state.text = string.sub(stored, entriesAt + 1);
-      }
+  if (!readHead(state, stored)) return;
+  let entriesEnd = headBytes;
+  if (stored.length > entriesAt + entryBytes - 1) {
+    const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
+    const end = entriesAt + math.min(capacity as number, wholeEntries) * entryBytes;
+    // In a damaged ring, all units that count are treated as the newest: they expire late, never too early.
+    if (isBucket(rate) ? areSizes(stored.length - end) : stored.length === end) {
+      state.first = first as number;
+      state.length = length as number;
+      state.capacity = capacity as number;
+      state.start = start as number;
+      state.offset = offset as number;
+      state.text = string.sub(stored, entriesAt + 1, end);
+      entriesEnd = end;
     }
+  }
+  if (rate.algorithm === "shaped-bucket" && areSizes(stored.length - entriesEnd)) {
+    readSizes(rate, state, clockOf(state, redisRing, nowUs), string.sub(stored, entriesEnd + 1));
   }
 }
 
@@ -195,20 +207,21 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
 
 /** The same for a counter with the given lifetime. */
 export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
-  const life = lifeOf(lifeUs);
+  const { atUs, count, first, length, capacity, start, offset } = state;
+  const sizes = isBucket(rate) ? sizesOf(rate, state) : "";
+  const life = lifeOf(lifeUs + state.owedBesideUs);
   if (rate.algorithm === "fixed-window" && rate.windowUs === lifetimeWindowUs) {
     // Without a time to live: by the policies "volatile-…", Redis evicts only keys that have one.
-    redis.call("SET", state.key, struct.pack("<dd", state.atUs, state.count));
-  } else if (!keepsEntries(rate) || state.length === 0) {
-    redis.call("SET", state.key, struct.pack("<dd", state.atUs, state.count), "PX", life);
+    redis.call("SET", state.key, struct.pack("<dd", atUs, count));
+  } else if (!keepsEntries(rate) || length === 0) {
+    redis.call("SET", state.key, struct.pack("<dd", atUs, count) + sizes, "PX", life);
   } else {
-    const { atUs, count, first, length, capacity, start, offset } = state;
     const head = struct.pack("<ddI4I4I4I4I4", atUs, count, first, length, capacity, start, offset);
-    if (state.capacity > wholeEntries) {
+    if (capacity > wholeEntries) {
       redis.call("SETRANGE", state.key, 0, head + state.text);
       redis.call("PEXPIRE", state.key, life);
     } else {
-      redis.call("SET", state.key, head + state.text, "PX", life);
+      redis.call("SET", state.key, head + state.text + sizes, "PX", life);
     }
   }
 }

@@ -48,7 +48,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
     const counter = counterAt(keys[i + 1] as string) as LeasedCounter;
     counter.rate = rateFrom(argv[at] as string, argv, at + 1);
     counter.cost = 1;
-    loadCounter(counter.rate, counter);
+    loadCounter(counter.rate, counter, nowUs);
     counters[i] = counter;
   }
 

@@ -26,7 +26,7 @@ export function peekCounters(keys: string[], argv: string[]): number[] {
     const rate = rateFrom(argv[at] as string, argv, at + 1);
     const cost = tonumber(argv[at + 4]) as number;
     const state = counterAt(keys[i] as string);
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     if (ledger !== undefined) oweWhatIsOut(ledger, rate, state, nowUs);
     const allowed = admits(rate, state, redisRing, nowUs, cost);
     describe(rate, state, redisRing, nowUs, cost, allowed, decision);

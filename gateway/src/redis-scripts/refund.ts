@@ -18,7 +18,7 @@ export function refundCounters(keys: string[], argv: string[]): number {
     const cost = tonumber(argv[i * 6 + 4]) as number;
     const chargedAtUs = tonumber(argv[i * 6 + 5]) as number;
     const state = counterAt(keys[i] as string);
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     // The window of a lifetime begins at 0.
     if (state.atUs > 0 || state.count > 0) {
       refund(rate, state, redisRing, nowUs, chargedAtUs, cost);

@@ -22,7 +22,7 @@ export function releaseHold(keys: string[], argv: string[]): number {
     if (heldUs !== undefined) {
       const limit = concurrency(tonumber(argv[i * 3]) as number, tonumber(argv[i * 3 + 1]) as number);
       const state = counterAt(keys[i] as string);
-      loadCounter(limit, state);
+      loadCounter(limit, state, nowUs);
       if (state.atUs > 0) {
         refund(limit, state, redisRing, nowUs, heldUs, slots);
         saveCounter(limit, state, nowUs);

@@ -24,7 +24,7 @@ export function renewHold(keys: string[], argv: string[]): number {
     if (heldUs !== undefined) {
       const limit = concurrency(tonumber(argv[i * 3 + 1]) as number, tonumber(argv[i * 3 + 2]) as number);
       const state = counterAt(keys[i] as string);
-      loadCounter(limit, state);
+      loadCounter(limit, state, nowUs);
       const renewedAtUs = renewSlots(limit, state, redisRing, nowUs, heldUs, slots);
       saveCounter(limit, state, nowUs);
       if (renewedAtUs === undefined) lost = true;
@@ -42,7 +42,7 @@ export function renewHold(keys: string[], argv: string[]): number {
       if (renewedUs !== undefined) {
         const limit = concurrency(tonumber(argv[i * 3 + 1]) as number, tonumber(argv[i * 3 + 2]) as number);
         const state = counterAt(keys[i] as string);
-        loadCounter(limit, state);
+        loadCounter(limit, state, nowUs);
         refund(limit, state, redisRing, nowUs, renewedUs, slots);
         saveCounter(limit, state, nowUs);
       }

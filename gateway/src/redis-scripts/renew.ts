@@ -12,7 +12,7 @@ export function renewCounter(keys: string[], argv: string[]): number {
   const nowUs = redisTimeUs();
   const limit = concurrency(tonumber(argv[0]) as number, tonumber(argv[1]) as number);
   const state = counterAt(keys[0] as string);
-  loadCounter(limit, state);
+  loadCounter(limit, state, nowUs);
   const heldAtUs = renewSlots(limit, state, redisRing, nowUs, tonumber(argv[3]) as number, tonumber(argv[2]) as number);
   saveCounter(limit, state, nowUs);
   return heldAtUs ?? -1;

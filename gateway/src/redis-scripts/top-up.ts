@@ -16,7 +16,7 @@ export function topUpCounters(keys: string[], argv: string[]): number {
     const rate = rateFrom(argv[i * 5] as string, argv, i * 5 + 1);
     const units = tonumber(argv[i * 5 + 4]) as number;
     const state = counterAt(keys[i] as string);
-    loadCounter(rate, state);
+    loadCounter(rate, state, nowUs);
     // The window of a lifetime begins at 0.
     if (state.atUs > 0 || state.count > 0) {
       topUp(rate, state, redisRing, nowUs, units);

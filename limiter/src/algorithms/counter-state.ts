@@ -20,6 +20,8 @@ export interface CounterState {
    * too.
    */
   stepped: boolean;
+  /** What `admits` has forgiven a bucket that owed more than it can owe, in µs. Redis keeps it for gateways that hold a larger bucket. */
+  forgivenUs?: number;
   /** The ring: the slot of its oldest entry, the number of entries, and the number of entries that it has room for. */
   first: number;
   length: number;

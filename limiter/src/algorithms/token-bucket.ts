@@ -68,6 +68,8 @@ export function admitsTokenBucket(bucket: Bucket, state: CounterState, nowUs: nu
     rest = 0;
   } else if (beyondUs > 0 || (beyondUs === 0 && rest > bucket.fullRest)) {
     atUs = nowUs + bucket.fullUs;
+    // A started µs counts as a whole one: gateways that take turns make no debt smaller.
+    state.forgivenUs = state.atUs - atUs + (rest > bucket.fullRest ? 1 : 0);
     rest = bucket.fullRest;
     state.atUs = atUs;
     state.count = rest;

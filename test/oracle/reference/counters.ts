@@ -48,6 +48,10 @@ export interface Bucket {
   readonly wasWarm?: boolean;
   /** Nothing is stored of it yet. */
   readonly begins?: boolean;
+  /** In which time the bucket fills that charged it last. */
+  readonly fillsIn?: Rational;
+  /** Of scope cluster: until when it owes what a smaller bucket has forgiven, and in which time that one fills. */
+  readonly forgiven?: { readonly until: Rational; readonly by: Rational; readonly isSure: boolean };
 }
 
 export interface FixedWindow {
@@ -105,6 +109,8 @@ const keptLongerUs = 4n * second;
 
 export interface Moment {
   readonly nowUs: bigint;
+  /** Whether the counter is of scope cluster. */
+  readonly isShared?: boolean;
   /** A number of the request. */
   readonly request: number;
 }
@@ -137,12 +143,12 @@ function looksAt(
   counter: Counter | undefined,
   limit: Limit,
   cost: bigint,
-  { nowUs, request }: Moment,
+  { nowUs, request, isShared = false }: Moment,
 ): readonly Look[] {
   switch (limit.algorithm) {
     case "token-bucket":
     case "leaky-bucket":
-      return bucketsAt(counter as (Counter & Bucket) | undefined, limit, nowUs).map((bucket) =>
+      return bucketsAt(counter as (Counter & Bucket) | undefined, limit, nowUs, isShared).map((bucket) =>
         lookAtBucket(bucket, limit, cost, nowUs),
       );
     case "fixed-window":
@@ -167,8 +173,25 @@ function patienceUs({ windowUs }: Limit): bigint {
 // Buckets.
 
 /** What the bucket is now, before the request. */
-function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs: bigint): Bucket[] {
-  if (counter === undefined) return [newBucket(limit, nowUs)];
+function bucketsAt(stored: (Counter & Bucket) | undefined, limit: Limit, nowUs: bigint, isShared: boolean): Bucket[] {
+  if (stored === undefined) return [newBucket(limit, nowUs)];
+  return owedAgain(stored, limit).flatMap((counter) => presentAt(counter, limit, nowUs, isShared));
+}
+
+/** A larger bucket than the one that forgave a debt owes it. */
+function owedAgain(counter: Counter & Bucket, limit: Limit): (Counter & Bucket)[] {
+  const { forgiven, ...own } = counter;
+  if (forgiven === undefined || floor(forgiven.by) >= floor(timeOf(limit, limit.capacity))) return [counter];
+  const { until, isSure } = forgiven;
+  const owing = [until, whole(floor(until)), whole(ceil(until))].map((one) => ({
+    ...own,
+    full: larger(one, own.full),
+    isRounded: true,
+  }));
+  return isSure ? owing : [own, ...owing];
+}
+
+function presentAt(counter: Counter & Bucket, limit: Limit, nowUs: bigint, isShared: boolean): Bucket[] {
   const { quota } = limit;
   const isEdited = counter.quota !== quota;
   // A bucket of another quota keeps whole µs alone: nothing says how the rest is rounded.
@@ -177,16 +200,16 @@ function bucketsAt(counter: (Counter & Bucket) | undefined, limit: Limit, nowUs:
   const isColdAgain = counter.wasWarm === true && !isWarm(counter, nowUs);
   const counters = isColdAgain ? [counter, warmed(counter)] : [counter];
   const present = counters.flatMap((one) =>
-    fulls.flatMap((full) => bucketsFrom({ ...one, full, quota, isRounded: rounded }, limit, nowUs)),
+    fulls.flatMap((full) => bucketsFrom({ ...one, full, quota, isRounded: rounded }, limit, nowUs, isShared)),
   );
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
-  const fullAgain = larger(counter.full, whole(counter.toppedUpUs ?? 0n));
+  const fullAgain = larger(larger(counter.full, counter.forgiven?.until ?? whole(0n)), whole(counter.toppedUpUs ?? 0n));
   const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), fullAgain);
   return isOver ? [newBucket(limit, nowUs), ...present] : present;
 }
 
-function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
+function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint, isShared: boolean): Bucket[] {
   const { begins: _, ...own } = begunBy(counter, limit, nowUs);
   const clock = whole(clockAt(own, nowUs));
   if (!isLess(clock, own.full)) {
@@ -195,10 +218,17 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
     if (!counter.isShaped) return [newBucket(limit, nowUs), own];
     return fullAndShaped(own, limit, nowUs);
   }
-  const most = plus(clock, timeOf(limit, limit.capacity));
+  const by = timeOf(limit, limit.capacity);
+  const most = plus(clock, by);
   if (!isLess(most, own.full)) return [own];
-  const waits = !isLess(plus(most, whole(patienceUs(limit))), own.full);
-  return [waits ? own : { ...own, full: most }];
+  if (!isLess(plus(most, whole(patienceUs(limit))), own.full)) return [own];
+  const { forgiven, ...empty } = { ...own, full: most };
+  if (!isShared) return [empty];
+  // A debt that the bucket before could not owe either comes from a clock that stepped back.
+  const before = forgiven?.by ?? own.fillsIn ?? whole(0n);
+  const isSure = forgiven?.isSure !== false && !isLess(before, minus(own.full, clock));
+  const until = forgiven?.until ?? plus(most, whole(ceil(minus(own.full, most))));
+  return [{ ...empty, forgiven: { until, by, isSure } }];
 }
 
 /** Moves a counter's beginning with a clock that has stepped back behind it. Its debt stays where it is. */
@@ -222,7 +252,8 @@ function fullAndShaped(counter: Bucket, limit: Limit, nowUs: bigint): Bucket[] {
   const keptUs = largest(hour, limit.windowUs, limit.warmUpUs ?? 0n);
   const over = nowUs - fullSinceUs - keptUs;
   if (over < 0n) return [counter];
-  const lateUs = keptLongerUs + (limit.warmUpUs ?? 0n) / 3n;
+  const owedBesideUs = counter.forgiven === undefined ? 0n : ceil(minus(counter.forgiven.until, counter.full));
+  const lateUs = keptLongerUs + (limit.warmUpUs ?? 0n) / 3n + largest(owedBesideUs, 0n);
   return over > lateUs ? [newBucket(limit, nowUs)] : [newBucket(limit, nowUs), counter];
 }
 
@@ -281,11 +312,16 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     retryUs: cost > limit.capacity ? "never" : momentOf(bucket, minus(after, timeOf(limit, limit.capacity))) - nowUs,
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
-    charged: { ...used, full: after },
+    charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: timeOf(limit, limit.capacity) },
     // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
     refunded: { ...used, full: owed },
   };
+}
+
+function owingMore<Owing extends Pick<Bucket, "forgiven">>(bucket: Owing, time: Rational): Owing {
+  const { forgiven } = bucket;
+  return forgiven === undefined ? bucket : { ...bucket, forgiven: { ...forgiven, until: plus(forgiven.until, time) } };
 }
 
 // Fixed windows.
@@ -447,7 +483,8 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
     case "bucket": {
       const clock = whole(clockAt(counter, nowUs));
       if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, toppedUpUs: nowUs } : counter;
-      return { ...counter, full: larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock) };
+      const full = larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock);
+      return { ...owingMore(counter, minus(full, counter.full)), full };
     }
     case "fixed-window":
       return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };

@@ -20,12 +20,15 @@ export function lookAhead(counter: Counter | undefined, limit: Limit, moment: Mo
 }
 
 /** The counter after a response of so many units: what it does not have, it owes. */
-export function settled(counter: Counter | undefined, limit: Limit, units: bigint, nowUs: bigint): Counter {
+export function settled(counter: Counter | undefined, limit: Limit, units: bigint, moment: Moment): Counter {
+  const { nowUs } = moment;
   const fromUs = largest(nowUs, counter?.paidUs ?? 0n);
   const { paidUs: _, ...stands }: Counter = counter ?? ({} as Counter);
   const former = counter === undefined ? undefined : (stands as Counter);
   const [state, paidUs] =
-    limit.algorithm === "token-bucket" ? overdrawn(former, limit, units, fromUs) : paid(former, limit, units, fromUs);
+    limit.algorithm === "token-bucket"
+      ? overdrawn(former, limit, units, { ...moment, nowUs: fromUs })
+      : paid(former, limit, units, fromUs);
   return paidUs > nowUs ? { ...state, paidUs } : state;
 }
 
@@ -34,11 +37,11 @@ function overdrawn(
   counter: Counter | undefined,
   limit: Limit,
   units: bigint,
-  fromUs: bigint,
+  moment: Moment,
 ): readonly [Counter, bigint] {
-  const { charged } = one(look(counter, limit, units, { nowUs: fromUs, request: 0 }));
+  const { charged } = one(look(counter, limit, units, moment));
   if (charged?.kind !== "bucket") throw new Error("a token-bucket is not stored as a bucket");
-  return [charged, largest(fromUs, ceil(minus(charged.full, timeOf(limit, limit.capacity))))];
+  return [charged, largest(moment.nowUs, ceil(minus(charged.full, timeOf(limit, limit.capacity))))];
 }
 
 /** A window pays whole quotas unit by unit, at the moments at which these come back, and the last part when it has all of it at once. */

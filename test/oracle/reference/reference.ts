@@ -189,7 +189,8 @@ class Reference {
 
   /** On a node, time is in whole ms. */
   #moment(request: number, scope: PolicyDocument["scope"]): Moment {
-    return { nowUs: scope === "cluster" ? this.#nowUs + this.#redisAheadUs : this.#nowUs, request };
+    const isShared = scope === "cluster";
+    return { nowUs: isShared ? this.#nowUs + this.#redisAheadUs : this.#nowUs, isShared, request };
   }
 
   /** Other workers remember no refusal. Shared memory outlives a reload only. */
@@ -247,8 +248,9 @@ class Reference {
       }
     }
     for (const [counter, { limit, units }] of owed) {
-      const us = isOfNode(counter) ? atUs : atUs + this.#redisAheadUs;
-      next.set(counter, settled(next.get(counter), limit, units, us));
+      const isShared = !isOfNode(counter);
+      const nowUs = isShared ? atUs + this.#redisAheadUs : atUs;
+      next.set(counter, settled(next.get(counter), limit, units, { nowUs, isShared, request: 0 }));
     }
     return next;
   }
