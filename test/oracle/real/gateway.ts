@@ -26,6 +26,9 @@ const refusalInShadow = "shadow policy would have refused";
 /** nginx takes a request from the same connection without looking at the clock again, if it is there already. */
 const leastIdle = 2;
 
+/** The units of one request always have room in a leaky-bucket: five units of one a minute wait for five minutes. */
+const longestWaitMs = 10 * 60_000;
+
 export class RealGateway {
   readonly #nginx: LoneGateway;
   readonly #push: PushServer;
@@ -216,7 +219,8 @@ export class RealGateway {
   /** One more connection: the kernel chooses the worker. */
   async #connect(): Promise<void> {
     const { hostname, port } = new URL(this.#nginx.url);
-    const connection = new Connection(connect({ host: hostname, port: Number(port), noDelay: true }));
+    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    const connection = new Connection(socket, longestWaitMs);
     const { headers } = await connection.ask(`GET ${echo} HTTP/1.1\r\nhost: localhost\r\n\r\n`);
     const pid = headers["x-worker"] as string;
     if (!this.#pids.includes(pid)) this.#pids.push(pid);

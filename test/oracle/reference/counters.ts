@@ -204,7 +204,8 @@ function presentAt(counter: Counter & Bucket, limit: Limit, nowUs: bigint, isSha
   );
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
-  const fullAgain = larger(larger(counter.full, counter.forgiven?.until ?? whole(0n)), whole(counter.toppedUpUs ?? 0n));
+  const owedUntil = counter.forgiven?.isSure ? counter.forgiven.until : counter.full;
+  const fullAgain = larger(larger(counter.full, owedUntil), whole(counter.toppedUpUs ?? 0n));
   const isOver = counter.seenUs !== undefined && !isLess(whole(counter.seenUs - keptUs), fullAgain);
   return isOver ? [newBucket(limit, nowUs), ...present] : present;
 }
@@ -224,9 +225,11 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint, isShared: boo
   if (!isLess(plus(most, whole(patienceUs(limit))), own.full)) return [own];
   const { forgiven, ...empty } = { ...own, full: most };
   if (!isShared) return [empty];
-  // A debt that the bucket before could not owe either comes from a clock that stepped back.
+  const owed = minus(own.full, clock);
   const before = forgiven?.by ?? own.fillsIn ?? whole(0n);
-  const isSure = forgiven?.isSure !== false && !isLess(before, minus(own.full, clock));
+  // A debt that the bucket before could not owe either comes from a clock that stepped back.
+  if (forgiven === undefined && isLess(plus(before, whole(patienceUs(limit) + 1n)), owed)) return [empty];
+  const isSure = forgiven?.isSure !== false && !isLess(before, owed);
   const until = forgiven?.until ?? plus(most, whole(ceil(minus(own.full, most))));
   return [{ ...empty, forgiven: { until, by, isSure } }];
 }
@@ -315,7 +318,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: timeOf(limit, limit.capacity) },
     // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
-    refunded: { ...used, full: owed },
+    refunded: { ...used, full: owed, fillsIn: timeOf(limit, limit.capacity) },
   };
 }
 
@@ -484,7 +487,7 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
       const clock = whole(clockAt(counter, nowUs));
       if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, toppedUpUs: nowUs } : counter;
       const full = larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock);
-      return { ...owingMore(counter, minus(full, counter.full)), full };
+      return { ...owingMore(counter, minus(full, counter.full)), full, fillsIn: timeOf(limit, limit.capacity) };
     }
     case "fixed-window":
       return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };
