@@ -18,8 +18,8 @@ import type { TokenBucket } from "../../../limiter/src/algorithms/token-bucket.t
 /** Redis' own library for packed numbers. */
 declare const struct: {
   pack(this: void, format: string, ...numbers: number[]): string;
-  unpack(this: void, format: "<d", text: string): LuaMultiReturn<[number]>;
-  unpack(this: void, format: "<ddd", text: string): LuaMultiReturn<[number, number, number]>;
+  unpack(this: void, format: "<d", text: string, position: number): LuaMultiReturn<[number]>;
+  unpack(this: void, format: "<ddd", text: string, position: number): LuaMultiReturn<[number, number, number]>;
 };
 
 export interface BucketSizes extends CounterState {
@@ -38,7 +38,9 @@ export interface BucketSizes extends CounterState {
 const sizeBytes = 8;
 const twoSizesBytes = 24;
 
-export function isBucket(rate: Rate): rate is TokenBucket | LeakyBucket | ShapedBucket {
+type Bucket = TokenBucket | LeakyBucket | ShapedBucket;
+
+export function isBucket(rate: Rate): rate is Bucket {
   return rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket" || rate.algorithm === "shaped-bucket";
 }
 
@@ -46,19 +48,24 @@ export function areSizes(bytes: number): boolean {
   return bytes === sizeBytes || bytes === twoSizesBytes;
 }
 
-/** Gives the state that this bucket owes. @param stored as `areSizes` has it @param clockUs the time by the counter's clock */
-export function readSizes(rate: Rate, state: BucketSizes, clockUs: number, stored: string): void {
-  if (stored.length === sizeBytes) {
-    const [fillsInUs] = struct.unpack("<d", stored);
+/**
+ * Makes the loaded state what a bucket of this size owes.
+ *
+ * @param clockUs the time by the counter's clock
+ * @param stored the counter, which has sizes from the byte `at` on (its first is 0)
+ */
+export function readSizes(rate: Bucket, state: BucketSizes, clockUs: number, stored: string, at: number): void {
+  if (stored.length === at + sizeBytes) {
+    const [fillsInUs] = struct.unpack("<d", stored, at + 1);
     state.fillsInUs = fillsInUs;
     state.mostOwedUs = fillsInUs;
     return;
   }
-  const [fillsInUs, untilUs, smallerFillsInUs] = struct.unpack("<ddd", stored);
+  const [fillsInUs, untilUs, smallerFillsInUs] = struct.unpack("<ddd", stored, at + 1);
   // This also excludes NaN.
   if (!(untilUs >= 0 && smallerFillsInUs >= 0)) return;
   state.fillsInUs = fillsInUs;
-  if ((rate as TokenBucket).fullUs > smallerFillsInUs) {
+  if (rate.fullUs > smallerFillsInUs) {
     // What the smaller bucket has charged since then came on top.
     state.mostOwedUs = fillsInUs + smallerFillsInUs;
     state.atUs = math.max(untilUs, state.atUs);
@@ -71,7 +78,7 @@ export function readSizes(rate: Rate, state: BucketSizes, clockUs: number, store
 }
 
 /** Returns the end of a bucket that is about to be stored. */
-export function sizesOf(rate: TokenBucket | LeakyBucket | ShapedBucket, state: BucketSizes): string {
+export function sizesOf(rate: Bucket, state: BucketSizes): string {
   const { fullUs, toleranceUs } = rate;
   if (state.forgivenUs > 0) {
     const isEdit = fullUs + state.forgivenUs <= state.mostOwedUs + toleranceUs;

@@ -147,7 +147,7 @@ function loadHead(rate: Rate, state: StoredCounter, nowUs: number): void {
   } else if (stored.length === headBytes) {
     if (!isBucket(rate)) readHead(state, stored);
   } else if (isBucket(rate) && areSizes(stored.length - headBytes) && readHead(state, stored)) {
-    readSizes(rate, state, nowUs, string.sub(stored, headBytes + 1));
+    readSizes(rate, state, nowUs, stored, headBytes);
   }
 }
 
@@ -197,7 +197,7 @@ function loadEntries(rate: Rate, state: StoredCounter, nowUs: number): void {
     }
   }
   if (rate.algorithm === "shaped-bucket" && areSizes(stored.length - entriesEnd)) {
-    readSizes(rate, state, clockOf(state, redisRing, nowUs), string.sub(stored, entriesEnd + 1));
+    readSizes(rate, state, clockOf(state, redisRing, nowUs), stored, entriesEnd);
   }
 }
 
