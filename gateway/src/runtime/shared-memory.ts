@@ -22,6 +22,20 @@ export const metricsDict = sharedDict("sluice_metrics", "24m");
 /** For consumers. An nginx whose policies know none needs no such dict. */
 export const consumersDict = ngx.shared["sluice_consumers"];
 
+/** A hundred years: a shared dict keeps its milliseconds in a long. */
+const longestLifetimeSeconds = 3_155_760_000;
+
+/** A shared dict counts from nginx's own clock, which stands still while a worker handles what came at once. */
+const clockLagMs = 50;
+
+/**
+ * Returns a lifetime for a shared dict, so that nothing ends early. nginx drops the part of a millisecond, and for it 514.286 s are
+ * 514285.99999999994 ms. A lifetime of 0 would mean for ever.
+ */
+export function lifeSecondsOf(lifeUs: number): number {
+  return math.min((math.ceil(lifeUs / 1000) + clockLagMs + 0.5) / 1000, longestLifetimeSeconds);
+}
+
 /**
  * Adds to a number and creates it if needed, without evicting anything: `incr` with an initial value would evict.
  *

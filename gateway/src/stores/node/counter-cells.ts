@@ -20,7 +20,7 @@ import type { SlidingWindow } from "../../../../limiter/src/algorithms/sliding-w
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countEvent } from "../../metrics/counts.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
-import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
+import { countersDict, lifeSecondsOf, overflowDict } from "../../runtime/shared-memory.ts";
 import { isCalm, overflowMayGrow, takeFromReserve } from "./counter-memory.ts";
 import { loadPacked, savePacked } from "./packed-cells.ts";
 
@@ -59,9 +59,6 @@ interface LaterCell {
   loaded: boolean;
   changed: boolean;
 }
-
-/** A hundred years: the shared dict keeps its milliseconds in a long. */
-const longestLifetimeSeconds = 3_155_760_000;
 
 const headNumbers = 8;
 /** For a head without entries: its moment and count. */
@@ -199,11 +196,6 @@ export function keepCounter(counter: CellCounter, lifeUs: number): boolean {
   if (isLog) return stored;
   // Entries that found no room are treated like evicted ones: their units expire late, never too early.
   return storeWhereItLies(counter, counter.key, counter.atUs, lifeSeconds, counter.count);
-}
-
-/** Rounds up to whole milliseconds, because a lifetime of 0 would mean for ever. */
-export function lifeSecondsOf(lifeUs: number): number {
-  return math.min(math.ceil(lifeUs / 1000) / 1000, longestLifetimeSeconds);
 }
 
 /** Fetches the entries if the decision did not need them: a refund does. */

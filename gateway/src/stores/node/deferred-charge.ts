@@ -14,13 +14,12 @@ import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/comp
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { countEvent } from "../../metrics/counts.ts";
 import { nowUs } from "../../runtime/clock.ts";
-import { countersDict, overflowDict } from "../../runtime/shared-memory.ts";
+import { countersDict, lifeSecondsOf, overflowDict } from "../../runtime/shared-memory.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import {
   cellRing,
   dictOf,
   keepCounter,
-  lifeSecondsOf,
   loadCounter,
   loadRing,
   newCellCounter,

@@ -6,6 +6,7 @@ import { topUp } from "../../../../limiter/src/algorithms/top-up.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { CounterReading } from "../../../../limiter/src/protocol/push-messages.ts";
 import { nowUs } from "../../runtime/clock.ts";
+import { lifeSecondsOf } from "../../runtime/shared-memory.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import {
   cellRing,
@@ -13,7 +14,6 @@ import {
   dictOf,
   emptyCell,
   entriesKey,
-  lifeSecondsOf,
   loadRing,
   newCellCounter,
   saveCounter,

@@ -8,7 +8,7 @@
 import type { Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import { nowUs } from "../../runtime/clock.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
-import { overflowDict } from "../../runtime/shared-memory.ts";
+import { lifeSecondsOf, overflowDict } from "../../runtime/shared-memory.ts";
 
 interface State {
   atUs: number;
@@ -46,8 +46,7 @@ export function savePacked({ atUs, count }: State, key: string, slot: number, li
   page.set(0, endsAtUs);
   page.set(1 + 2 * slot, atUs);
   page.set(2 + 2 * slot, count);
-  const lifeSeconds = math.ceil((endsAtUs - now) / 1000) / 1000;
-  return overflowDict.safe_set(key, ffi.string(page, bytes), lifeSeconds)[0] === true;
+  return overflowDict.safe_set(key, ffi.string(page, bytes), lifeSecondsOf(endsAtUs - now))[0] === true;
 }
 
 /** Returns whether a cell of its own would still be kept for this state: a state that has run out counts as never used. */

@@ -106,6 +106,18 @@ local function newCounters(world, path, keys)
   return counters
 end
 
+describe("a bucket", function()
+  it("is kept until it is full, though nginx drops the part of a millisecond of a lifetime", function()
+    local limit = { algorithm = "token-bucket", quota = 7, window = "1h", burst = 1 }
+    local world = support.world({ redis = false, policies = { onNode("slow", limit) } })
+    local fromMs = math.floor((world.wallUs + world.clock.nowUs) / 1000)
+    support.ask(world, "slow", 1, { key = "a" })
+    world.run(0.001)
+    local _, entry = next(world.dicts.sluice_counters.entries)
+    assert.is_true(entry.expiresMs - fromMs >= 514286, ("%d ms"):format(entry.expiresMs - fromMs))
+  end)
+end)
+
 describe("a counter that is decided after one with many entries", function()
   it("writes only its own cells", function()
     local world = support.world({ redis = false, policies = policies() })
