@@ -199,6 +199,8 @@ export function appendConsumers(
       return;
     }
     now = { epoch, position: 0, bytes: 0, firstBytes: 0, isNext: true };
+    // Nothing goes to the log before any more, even if this one cannot be written now: that one may be of another history.
+    noteLogged(now);
   }
   if (now === undefined || now.position !== from) return;
   const block = blockOf(epoch, from, to, lines);

@@ -164,7 +164,7 @@ export function lackingConsumers(): GatewayMessage | undefined {
   const nowhere = { type: "consumers", ...held, epoch: "", position: 0 } as const;
   if (isRetryDue()) {
     const { epoch, position } = loggedPosition() ?? nowhere;
-    if (epoch === "" || position === 0) return nowhere;
+    if (epoch === "" || position === 0 || position > held.position) return nowhere;
     if (position < held.position) {
       writeState({ ...consumersState(), epoch, position });
       return { type: "consumers", ...held, epoch, position };

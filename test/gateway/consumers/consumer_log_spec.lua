@@ -1,9 +1,32 @@
 -- gateway/src/consumers/consumer-log.ts: the log of consumers on a real disk, which never grows without end, whatever state the gateway
 -- is in, and what a gateway that starts knows from it.
 
+local ffi = require("ffi")
 local nginx = require("test.gateway.virtual.nginx")
 
+ffi.cdef([[
+  struct file_size_limit { unsigned long soft, hard; };
+  int getrlimit(int resource, struct file_size_limit *limit);
+  int setrlimit(int resource, const struct file_size_limit *limit);
+  void *signal(int number, void *handler);
+]])
+
 local directories = {}
+
+-- Calls `work` while files cannot grow, as on a full disk.
+local function withFullDisk(work)
+  local fileSize, tooLarge, ignored = 1, 25, ffi.cast("void *", 1)
+  local limit = ffi.new("struct file_size_limit")
+  assert(ffi.C.getrlimit(fileSize, limit) == 0)
+  local before, handler = limit.soft, ffi.C.signal(tooLarge, ignored)
+  limit.soft = 0
+  assert(ffi.C.setrlimit(fileSize, limit) == 0)
+  local worked, failure = pcall(work)
+  limit.soft = before
+  assert(ffi.C.setrlimit(fileSize, limit) == 0)
+  ffi.C.signal(tooLarge, handler)
+  assert(worked, failure)
+end
 
 local function newDirectory()
   local directory = os.tmpname()
@@ -36,14 +59,14 @@ local function startIn(directory, options)
   local push = world.workers[1].module("gateway.src.push.consumers")
   local held = world.workers[1].module("gateway.src.consumers.held")
   local settings = { gatewayDir = directory }
-  local gateway = { world = world, position = 0 }
+  local gateway = { world = world, position = 0, epoch = "e1" }
 
   -- Begins to take a message, without waiting for the end.
   function gateway.begin(more, fresh, ...)
     local from = fresh and 0 or gateway.position
     gateway.position = from + select("#", ...)
-    local head = '{"type":"consumers","epoch":"e1","from":%d,"to":%d,"fresh":%s,"more":%s}\n'
-    local text = head:format(from, gateway.position, tostring(fresh), tostring(more)) .. table.concat({ ... }, "\n") .. "\n"
+    local head = '{"type":"consumers","epoch":"%s","from":%d,"to":%d,"fresh":%s,"more":%s}\n'
+    local text = head:format(gateway.epoch, from, gateway.position, tostring(fresh), tostring(more)) .. table.concat({ ... }, "\n") .. "\n"
     world.workers[1].call(function()
       push.takeConsumers(settings, { text })
     end)
@@ -65,6 +88,16 @@ local function startIn(directory, options)
   function gateway.maintain(isBusy)
     gateway.beginMaintenance(isBusy)
     world.run(30000)
+  end
+  -- What the owner asks the control plane for, ten seconds after a failure.
+  function gateway.lacking()
+    world.run(11000000)
+    local found
+    world.workers[1].call(function()
+      found = push.lackingConsumers()
+    end)
+    world.run(10)
+    return found
   end
   function gateway.held()
     local found
@@ -282,6 +315,28 @@ describe("the log of consumers", function()
     restarted.maintain()
     assert.same({ "e1", 999, 999 }, { restarted.held().epoch, restarted.held().position, restarted.held().count })
     assert.is_nil(restarted.plan("1000"))
+  end)
+
+  it("has one history, also if the disk was full when everything came anew after a restore", function()
+    local directory = newDirectory()
+    local gateway = startIn(directory)
+    gateway.take(false, true, lines(10, "lost"))
+    gateway.epoch = "e2"
+    withFullDisk(function()
+      gateway.take(false, true, lines(8, "kept"))
+    end)
+    -- These reach the position of the log from before.
+    for i = 9, 12 do
+      gateway.take(false, false, "+shop:new" .. i .. "\tpro")
+    end
+    local asked = gateway.lacking()
+    assert.same({ "", 0 }, { asked.epoch, asked.position })
+    local restarted = startIn(directory)
+    assert.same({ "e1", 10, 10 }, { restarted.held().epoch, restarted.held().position, restarted.held().count })
+    gateway.take(false, true, lines(8, "kept"))
+    restarted = startIn(directory)
+    assert.same({ "e2", 8, 8 }, { restarted.held().epoch, restarted.held().position, restarted.held().count })
+    assert.equal("kept", restarted.plan("8"))
   end)
 
   it("of a machine that stopped is cut by a worker at the next change, and not at the start, when nginx is root", function()
