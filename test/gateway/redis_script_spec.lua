@@ -192,15 +192,24 @@ describe("the script that Redis runs", function()
         end
         redis = product.newRedis()
         redis.nowUs = startUs
-        local chargedUs, charges = 0, 0
+        local chargedUs, charges, charged = 0, 0, {}
         for _ = 1, 150 do
           local size = sizes[math.random(#sizes)]
           local cost = math.random(size.room)
           redis.nowUs = redis.nowUs + math.random(0, math.random(4) == 1 and math.floor(longestUs / 20) or 1000)
           local argv = { size.algorithm, ("%d"):format(size.quota), ("%d"):format(size.windowUs), size.text or ("%d"):format(size.burst), ("%d"):format(cost) }
-          if redis.charge({ "a" }, argv)[1] == 1 then
+          local reply = redis.charge({ "a" }, argv)
+          if reply[1] == 1 then
             chargedUs = chargedUs + cost * size.windowUs / size.quota
             charges = charges + 1
+            argv[6] = ("%.0f"):format(reply[7])
+            charged[#charged + 1] = { argv = argv, us = cost * size.windowUs / size.quota }
+          end
+          -- Each size refunds what it has charged, now or later.
+          if #charged > 0 and math.random(8) == 1 then
+            local one = table.remove(charged, math.random(#charged))
+            redis.run("refund", { "a" }, one.argv)
+            chargedUs = chargedUs - one.us
           end
         end
         -- A turn may drop the part of a µs that a quota does not know.

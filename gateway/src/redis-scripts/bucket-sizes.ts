@@ -55,6 +55,7 @@ export function areSizes(bytes: number): boolean {
  * @param stored the counter, which has sizes from the byte `at` on (its first is 0)
  */
 export function readSizes(rate: Bucket, state: BucketSizes, clockUs: number, stored: string, at: number): void {
+  state.loadedAtUs = clockUs;
   if (stored.length === at + sizeBytes) {
     const [fillsInUs] = struct.unpack("<d", stored, at + 1);
     state.fillsInUs = fillsInUs;
@@ -72,7 +73,6 @@ export function readSizes(rate: Bucket, state: BucketSizes, clockUs: number, sto
     return;
   }
   state.mostOwedUs = smallerFillsInUs;
-  state.loadedAtUs = clockUs;
   state.owedBesideUs = math.max(untilUs - math.max(state.atUs, clockUs), 0);
   state.smallerFillsInUs = smallerFillsInUs;
 }
@@ -95,7 +95,9 @@ export function sizesOf(rate: Bucket, state: BucketSizes): string {
       state.smallerFillsInUs,
     );
   }
-  state.fillsInUs = fullUs;
-  state.mostOwedUs = fullUs;
-  return struct.pack("<d", fullUs);
+  // A refund does not ask first, so the debt may still be that of a larger bucket.
+  const isLarger = state.atUs - state.loadedAtUs > fullUs && state.fillsInUs > fullUs;
+  if (!isLarger) state.fillsInUs = fullUs;
+  state.mostOwedUs = state.fillsInUs;
+  return struct.pack("<d", state.fillsInUs);
 }

@@ -48,7 +48,7 @@ export interface Bucket {
   readonly wasWarm?: boolean;
   /** Nothing is stored of it yet. */
   readonly begins?: boolean;
-  /** In which time the bucket fills that charged it last. */
+  /** In which time a bucket fills that can owe all of it. */
   readonly fillsIn?: Rational;
   /** Of scope cluster: until when it owes what a smaller bucket has forgiven, and in which time that one fills. */
   readonly forgiven?: { readonly until: Rational; readonly by: Rational; readonly isSure: boolean };
@@ -315,11 +315,17 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     retryUs: cost > limit.capacity ? "never" : momentOf(bucket, minus(after, timeOf(limit, limit.capacity))) - nowUs,
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
-    charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: timeOf(limit, limit.capacity) },
+    charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: fillsInOf(bucket, limit, after, clock) },
     // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
-    refunded: { ...used, full: owed, fillsIn: timeOf(limit, limit.capacity) },
+    refunded: { ...used, full: owed, fillsIn: fillsInOf(bucket, limit, owed, clock) },
   };
+}
+
+/** In which time a bucket fills that can owe this: the limit's, unless it owes what only a larger one can. */
+function fillsInOf({ fillsIn }: Bucket, limit: Limit, full: Rational, clock: Rational): Rational {
+  const own = timeOf(limit, limit.capacity);
+  return fillsIn !== undefined && isLess(own, minus(full, clock)) ? larger(fillsIn, own) : own;
 }
 
 function owingMore<Owing extends Pick<Bucket, "forgiven">>(bucket: Owing, time: Rational): Owing {
@@ -487,7 +493,11 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
       const clock = whole(clockAt(counter, nowUs));
       if (isLess(counter.full, clock)) return counter.isShaped ? { ...counter, toppedUpUs: nowUs } : counter;
       const full = larger(minus(counter.full, timeOf(limit, least(units, limit.capacity))), clock);
-      return { ...owingMore(counter, minus(full, counter.full)), full, fillsIn: timeOf(limit, limit.capacity) };
+      return {
+        ...owingMore(counter, minus(full, counter.full)),
+        full,
+        fillsIn: fillsInOf(counter, limit, full, clock),
+      };
     }
     case "fixed-window":
       return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };
