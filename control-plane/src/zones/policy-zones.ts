@@ -1,7 +1,7 @@
 // The time zones in a policy's document: of its schedule, and of windows of the calendar, wherever there are limits.
 
 import type { ZoneTransition } from "@sluice/limiter/document/schedule.ts";
-import { knownZone } from "./zone-transitions.ts";
+import { knownZone, zoneName } from "./zone-transitions.ts";
 
 export interface PolicyZone {
   readonly name: string;
@@ -18,20 +18,27 @@ export function withZones(
   document: string,
   nowSeconds: number,
 ): { readonly sent: string; readonly zones: readonly PolicyZone[] } {
-  // Few policies name a zone: the others need not be parsed.
-  if (!document.includes('"timezone"')) return { sent: document, zones: [] };
   const zones = new Map<string, PolicyZone>();
-  const sent = JSON.parse(document, (field, value) => {
-    const zone = isTimezoneField(field, value) ? knownZone(value, nowSeconds) : undefined;
+  const sent = withNames(document, (timezone) => {
+    const zone = knownZone(timezone, nowSeconds);
     if (zone !== undefined) zones.set(zone.name, zone);
-    return zone?.name ?? value;
+    return zone?.name;
   });
-  return { sent: JSON.stringify(sent), zones: [...zones.values()] };
+  return { sent, zones: [...zones.values()] };
 }
 
 /** The same for documents whose zones come with other ones: limits that consumers have of their own. */
 export function canonicalZones(document: string): string {
-  return withZones(document, Math.floor(Date.now() / 1000)).sent;
+  return withNames(document, zoneName);
+}
+
+/** @param nameOf undefined: there is no such zone, and its name stays */
+function withNames(document: string, nameOf: (timezone: string) => string | undefined): string {
+  // Few documents name a zone: the others need not be parsed.
+  if (!document.includes('"timezone"')) return document;
+  return JSON.stringify(
+    JSON.parse(document, (field, value) => (isTimezoneField(field, value) ? (nameOf(value) ?? value) : value)),
+  );
 }
 
 /** Nothing else in a policy has such a field with a text. */

@@ -47,16 +47,23 @@ export function isTimezone(timezone: string): boolean {
  * spells them. To ask for one takes 0.1 ms.
  */
 const names = new Map<string, string>();
+/** Names of no zone, which anybody may invent. */
+const unknownNames = new Set<string>();
+const mostUnknownNames = 10_000;
 
-function zoneName(timezone: string): string | undefined {
+/** @returns undefined if there is no such time zone */
+export function zoneName(timezone: string): string | undefined {
   const spelt = timezone.toLowerCase();
   const known = names.get(spelt);
   if (known !== undefined) return known;
+  if (unknownNames.has(spelt)) return undefined;
   try {
     const name = new Intl.DateTimeFormat("en-US", { timeZone: timezone }).resolvedOptions().timeZone;
     names.set(spelt, name);
     return name;
   } catch {
+    if (unknownNames.size >= mostUnknownNames) unknownNames.clear();
+    unknownNames.add(spelt);
     return undefined;
   }
 }

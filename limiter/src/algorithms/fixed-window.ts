@@ -42,7 +42,7 @@ export function admitsInWindow(
   state.nextAtUs = startUs;
   if (state.atUs < startUs) {
     used = 0;
-  } else if (state.atUs > startUs) {
+  } else if (state.atUs > startUs && used > 0) {
     if (state.atUs - nowUs <= limit.toleranceUs) {
       state.nextAtUs = state.atUs;
     } else {

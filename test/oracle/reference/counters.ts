@@ -246,7 +246,7 @@ function newBucket(limit: Limit, nowUs: bigint): Bucket {
   const began = warmUpUs === undefined ? {} : { beganUs: nowUs, warmUpUs };
   const empty: Bucket = { kind: "bucket", full: whole(0n), atUs: nowUs, quota, isShaped: limit.isShaped, ...began };
   const full = plus(whole(clockAt(empty, nowUs)), timeOf(limit, limit.capacity - limit.initial));
-  return { ...empty, full, begins: true };
+  return { ...empty, full, fillsIn: timeOf(limit, limit.capacity), begins: true };
 }
 
 /** A full bucket with `initial` or `warmUp` is kept for an hour; then it begins anew. A store may keep it a few seconds longer. */
@@ -352,7 +352,7 @@ function spanAt(limit: Limit, nowUs: bigint): { readonly fromUs: bigint; readonl
 function windowsAt(counter: (Counter & FixedWindow) | undefined, limit: Limit, nowUs: bigint): FixedWindow[] {
   const span = spanAt(limit, nowUs);
   const fresh: FixedWindow = { kind: "fixed-window", ...span, used: 0n, atUs: nowUs };
-  if (counter === undefined || counter.toUs <= nowUs) return [fresh];
+  if (counter === undefined || counter.used === 0n || counter.toUs <= nowUs) return [fresh];
   if (nowUs >= counter.fromUs) return counter.toUs <= (counter.seenUs ?? 0n) ? [counter, fresh] : [counter];
   const length = counter.toUs - counter.fromUs;
   const patience = largest(50_000n, least(second, length));
