@@ -44,6 +44,8 @@ export interface Bucket {
   readonly isShaped: boolean;
   /** Whether it had units of another quota, so that its parts of a µs are not known. */
   readonly isRounded?: boolean;
+  /** What is stored, if it was read under another quota: a request that charges nothing leaves it as it is. */
+  readonly stored?: { readonly full: Rational; readonly quota: bigint; readonly isRounded: boolean };
   /** Whether it was warm when it last refused: a store may know that or not. */
   readonly wasWarm?: boolean;
   /** Nothing is stored of it yet. */
@@ -197,10 +199,14 @@ function presentAt(counter: Counter & Bucket, limit: Limit, nowUs: bigint, isSha
   // A bucket of another quota keeps whole µs alone: nothing says how the rest is rounded.
   const fulls = isEdited ? [whole(floor(counter.full)), whole(ceil(counter.full)), counter.full] : [counter.full];
   const rounded = counter.isRounded === true || isEdited;
+  const stored = { full: counter.full, quota: counter.quota, isRounded: counter.isRounded === true };
+  const readAs = isEdited ? { stored } : {};
   const isColdAgain = counter.wasWarm === true && !isWarm(counter, nowUs);
   const counters = isColdAgain ? [counter, warmed(counter)] : [counter];
   const present = counters.flatMap((one) =>
-    fulls.flatMap((full) => bucketsFrom({ ...one, full, quota, isRounded: rounded }, limit, nowUs, isShared)),
+    fulls.flatMap((full) =>
+      bucketsFrom({ ...one, ...readAs, full, quota, isRounded: rounded }, limit, nowUs, isShared),
+    ),
   );
   // A bucket that was full may have been deleted before the clock stepped back.
   const keptUs = limit.isShaped ? largest(hour, limit.windowUs, limit.warmUpUs ?? 0n) : 0n;
@@ -223,7 +229,7 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint, isShared: boo
   const most = plus(clock, by);
   if (!isLess(most, own.full)) return [own];
   if (!isLess(plus(most, whole(patienceUs(limit))), own.full)) return [own];
-  const { forgiven, ...empty } = { ...own, full: most };
+  const { forgiven, stored: __, ...empty } = { ...own, full: most };
   if (!isShared) return [empty];
   const owed = minus(own.full, clock);
   const before = forgiven?.by ?? own.fillsIn ?? whole(0n);
@@ -304,7 +310,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
   const full = allowed ? after : owed;
   const rate = fraction(limit.quota, limit.windowUs);
   const resetUs = largest(momentOf(bucket, full) - nowUs, 0n);
-  const { begins, seenUs: _, ...own }: Bucket & { seenUs?: bigint } = bucket;
+  const { begins, seenUs: _, stored, ...own }: Bucket & { seenUs?: bigint } = bucket;
   const asked = { ...own, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
   const warms = asked.warmUpUs !== undefined;
   const kept = warms && isWarm(bucket, nowUs) ? { ...asked, wasWarm: true } : asked;
@@ -317,7 +323,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
     charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: fillsInOf(bucket, limit, after, clock) },
     // A refused request does not use the bucket, so its hour goes on.
-    kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : kept,
+    kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : { ...kept, ...stored },
     refunded: { ...used, full: owed, fillsIn: fillsInOf(bucket, limit, owed, clock) },
   };
 }
