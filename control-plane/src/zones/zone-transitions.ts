@@ -53,6 +53,8 @@ const mostUnknownNames = 10_000;
 
 /** @returns undefined if there is no such time zone */
 export function zoneName(timezone: string): string | undefined {
+  // A few letters beyond ASCII have ASCII ones in lower case: they must not make a zone unknown.
+  if (!/^[!-~]+$/.test(timezone)) return undefined;
   const spelt = timezone.toLowerCase();
   const known = names.get(spelt);
   if (known !== undefined) return known;

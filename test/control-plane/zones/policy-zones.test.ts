@@ -29,3 +29,10 @@ test("a name of no zone stays as it is, and is looked for once", () => {
   const again = cpuMsOf(() => expect(canonicalZones(document)).toBe(document));
   expect(again).toBeLessThan(first / 3);
 });
+
+test("a name that is that of a zone but for a letter beyond ASCII makes no zone unknown", () => {
+  // The sign for kelvin is k in lower case.
+  const strange = documentOf(zones.map((name) => name.replace(/k/i, "\u212a")).filter((name) => !zones.includes(name)));
+  expect(canonicalZones(strange)).toBe(strange);
+  expect(withZones(documentOf(zones), 1_900_000_000).zones).toHaveLength(zones.length);
+});
