@@ -33,7 +33,10 @@ export function admit(check: Check, outcome: Outcome): boolean {
   const { store } = policy.policy;
   const { charges } = outcome;
   const before = charges.length;
-  if (store !== "node" && before > 0) keepUndecided(charges);
+  if (store !== "node" && before > 0) {
+    keepUndecided(charges);
+    check.isOneOfMany = true;
+  }
   const allowed = stores[store].admit(check, outcome);
   if (allowed === undefined) {
     takeBack([check], charges, before);
@@ -55,7 +58,10 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
   const { charges } = outcome;
   const before = charges.length;
   // Until the reply to a single call, there is nothing to refund.
-  if (before > 0 || !chargesByOneCall(checks)) keepUndecided(charges);
+  if (before > 0 || !chargesByOneCall(checks)) {
+    keepUndecided(charges);
+    for (const check of checks) check.isOneOfMany = true;
+  }
   const allowed = admitAll(checks, outcome);
   if (allowed === undefined) {
     takeBack(checks, charges, before);

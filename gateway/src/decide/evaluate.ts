@@ -59,6 +59,7 @@ export function evaluate(
     // A refusal by such a policy need not be the end, or it charges nothing before the response has been sent.
     const separate = policy.policy.onLimit.action !== "reject" || policy.policy.deferred;
     const check = newCheck(policy, keyValues, separate);
+    if (separate && policies.length > 1) check.isOneOfMany = true;
     if (policy.policy.mode === "shadow") {
       const [result, merged] = observe(check);
       if (result === "shadow-refused") {

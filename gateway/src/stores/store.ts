@@ -98,6 +98,8 @@ export interface Check {
   unanswered?: Unanswered | undefined;
   /** Redis has charged it, and did not decide another policy of the request. */
   charged?: Charged;
+  /** Other policies of the request are charged apart from it: if the client goes away, Redis refunds it as they are refunded. */
+  isOneOfMany?: boolean;
 }
 
 /** What a request is told in the end, and what it was charged on the way. */

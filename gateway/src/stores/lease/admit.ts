@@ -4,7 +4,6 @@ import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/comp
 import { type MergedDecision, mergeAll, newMergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { askAgainAt, refusedUntil, wayFor } from "../../../../limiter/src/lease/holder.ts";
 import { redisInstance } from "../../redis/epoch.ts";
-import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
@@ -110,8 +109,9 @@ function decideExactly(lease: Lease, check: Check, outcome: Outcome, limitMs: nu
   const submittedAtSeconds = wallSeconds();
   const own = newMergedDecision();
   const asked: Check = { ...newCheck(policy, keyValues, true), chargedAt };
-  const patience = newPatience(theRedis().deadlineMs, limitMs);
-  const [allowed, failure] = chargeExactly(theRedis(), asked, own, patience);
+  // A caller of the check API, whose checks have a decision of their own, leaves whenever it likes.
+  if (check.isOneOfMany === true || check.merged !== undefined) asked.isOneOfMany = true;
+  const [allowed, failure] = chargeExactly(theRedis(), asked, own, limitMs);
   if (allowed === undefined) {
     check.unanswered = asked.unanswered;
     warnSparingly("Redis did not decide", failure);

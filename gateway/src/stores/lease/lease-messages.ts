@@ -5,16 +5,14 @@ import type { MergedDecision } from "../../../../limiter/src/compiled/merged-dec
 import { leaseParameters } from "../../../../limiter/src/lease/holder.ts";
 import type { LeaseAnswer } from "../../../../limiter/src/lease/ledger.ts";
 import { keyOf, ledgerKeyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
-import type { Patience } from "../../redis/patience.ts";
 import { callScript } from "../../redis/script-call.ts";
-import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.ts";
+import { areNumbers, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
-import { wallSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import { beginWait, endWait } from "../redis/overload.ts";
-import { type Numbers, numbersPerCounter } from "../redis/pending-check.ts";
+import { hasReply, newPendingCheck, type PendingCheck } from "../redis/pending-check.ts";
 import { readReply } from "../redis/replies.ts";
 import { pushNumbers } from "../redis/script-arguments.ts";
+import { submitPending } from "../redis/submit.ts";
 import type { Check } from "../store.ts";
 import type { LeaseRecord } from "./lease-cells.ts";
 
@@ -86,12 +84,14 @@ function answerFrom(reply: readonly number[], limits: number): LeaseReply {
 /**
  * Decides a check of a leased policy in Redis: with the script `charge`, a bucket would refill while its units are out on leases.
  * Yields.
+ *
+ * @param limitMs the longest that the request waits
  */
 export function chargeExactly(
   settings: RedisSettings,
   check: Check,
   merged: MergedDecision,
-  patience: Patience,
+  limitMs: number,
 ): LuaMultiReturn<[boolean | undefined, string | undefined]> {
   const { policy, keyValues } = check;
   const keysAndArgs: string[] = [];
@@ -103,15 +103,13 @@ export function chargeExactly(
     keysAndArgs.push(limit.rate.algorithm);
     pushNumbers(keysAndArgs, limit, policy.policy.cost);
   }
-  const submittedAtSeconds = wallSeconds();
-  const count = 1 + policy.limits.length * numbersPerCounter;
-  const wait = beginWait(settings);
-  const [reply, failure, mayHaveRun] = callForNumbers(settings, chargeLeased, keyCount, keysAndArgs, count, patience);
-  if (wait !== undefined) endWait(wait, reply !== undefined);
-  if (reply === undefined) {
-    check.unanswered = { abandoned: false, lost: mayHaveRun, owed: undefined, reconciled: false };
-    return $multi(undefined, failure);
+  const call = { script: chargeLeased, keyCount, keysAndArgs, reply: undefined, failure: undefined };
+  const pending: PendingCheck = newPendingCheck([check], undefined, call);
+  pending.mustKeep = check.isOneOfMany === true;
+  submitPending(settings, pending, keysAndArgs[0] as string, limitMs);
+  if (!hasReply(pending)) {
+    check.unanswered = pending;
+    return $multi(undefined, pending.failure);
   }
-  const numbers = reply as unknown as Numbers;
-  return $multi(readReply({ numbers, at: 2, submittedAtSeconds }, [check], merged, false), undefined);
+  return $multi(readReply(pending, [check], merged, false), undefined);
 }

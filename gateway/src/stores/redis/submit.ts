@@ -44,18 +44,23 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
     : newPendingCheck(checks, undefined, callForAll(checks));
   // Slots live long; and callers of the check API, whose checks have a decision of their own, leave whenever they like.
   for (const check of checks) {
-    if (check.policy.policy.holdsSlots || check.merged !== undefined) pending.mustKeep = true;
+    if (check.policy.policy.holdsSlots || check.merged !== undefined || check.isOneOfMany) pending.mustKeep = true;
   }
-  pending.limitMs = shortestWaitMs(settings, checks);
-  pending.inQueue = pending.mustKeep || pending.limitMs < longestWaitMs(settings.deadlineMs);
   for (const check of checks) noteAsked(check.policy, firstKey(check));
-  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
+  submitPending(settings, pending, key, shortestWaitMs(settings, checks));
   const unanswered = hasReply(pending) ? undefined : pending;
   for (const check of checks) {
     check.unanswered = unanswered;
     if (unanswered !== undefined) noteUnanswered(firstKey(check));
   }
   return pending;
+}
+
+/** @param key of the first counter @param limitMs the longest that the request waits */
+export function submitPending(settings: RedisSettings, pending: PendingCheck, key: string, limitMs: number): void {
+  pending.limitMs = limitMs;
+  pending.inQueue = pending.mustKeep || limitMs < longestWaitMs(settings.deadlineMs);
+  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
 }
 
 /**

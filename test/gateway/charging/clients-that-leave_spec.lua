@@ -1,0 +1,79 @@
+-- gateway/src/charging/admit.ts: a client leaves while Redis is asked. Its request is charged by all of its policies, or by none: a limit of
+-- its own that charged nothing would never hold, and a limit that all share would be used up.
+
+local support = require("test.gateway.virtual.support")
+local fixed, policy = support.fixed, support.policy
+local leased, onNode = { consistency = "leased" }, { scope = "node" }
+local total, few = fixed("10000/1h"), fixed("5/1h")
+
+local function worldWith(shared, own)
+  local second = policy("own", few, own)
+  second.match = { paths = { "/shared" } }
+  local world = support.world({ policies = { policy("shared", total, shared), second } })
+  world.redis.upUs, world.redis.downUs = 5000, 5000
+  return world
+end
+
+local function assertAllOrNone(world, own, most)
+  local shared = support.used(world, "shared", total)
+  assert.is_true(shared <= most, ("%d of the shared limit"):format(shared))
+  if own.scope ~= "node" then
+    assert.is_true(shared <= support.used(world, "own", few), ("%d of the shared limit"):format(shared))
+  end
+  support.assertQuiet(world)
+end
+
+describe("a client that leaves while Redis is asked", function()
+  local tagged = { onLimit = { action = "tag", header = "x-mark: over" } }
+  local kinds = {
+    ["exact beside a node policy"] = { {}, onNode },
+    ["leased beside a node policy"] = { leased, onNode },
+    ["exact beside exact"] = { {}, {} },
+    ["exact beside leased"] = { {}, leased },
+    ["leased beside exact"] = { leased, {} },
+    ["leased beside leased"] = { leased, leased },
+    ["tagged beside exact"] = { tagged, {} },
+  }
+  for name, kind in pairs(kinds) do
+    it("uses no more of a shared limit than of its own: " .. name, function()
+      local world = worldWith(kind[1], kind[2])
+      for i = 0, 99 do
+        world.at(i * 5, function()
+          local request = support.ask(world, "shared", 1, { serviceUs = 0 })[1]
+          world.at(2, function()
+            if not request.decidedUs then
+              request.abort()
+            end
+          end)
+        end)
+      end
+      world.run(4000)
+      assertAllOrNone(world, kind[2], 5)
+    end)
+  end
+
+  for name, more in pairs({ exact = {}, leased = leased }) do
+    it("is charged nothing by the check API: " .. name, function()
+      local world = worldWith(more, {})
+      local worker = world.workers[1]
+      local decide = worker.module("gateway.src.check-api.decide").decideRequestedChecks
+      local shared = worker.module("gateway.src.snapshot.current").policiesOf("shop").shared
+      for i = 0, 49 do
+        world.at(i * 50, function()
+          worker.sluice.checked = function()
+            local one =
+              { policy = shared, applied = shared, values = { "k" }, keyValues = "1:k", cost = 1, isPeek = false, maxWaitUs = 0, holds = false }
+            decide({ allowedSeries = "x", refusedSeries = "y" }, { one }, {}, true)
+          end
+          local request = worker.request({ uri = "/api", content = "checked" })
+          world.at(2, function()
+            request.abort()
+          end)
+        end)
+      end
+      world.run(4000)
+      assert.equal(0, support.used(world, "shared", total))
+      support.assertQuiet(world)
+    end)
+  end
+end)
