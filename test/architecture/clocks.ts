@@ -22,7 +22,6 @@ export const readersOfTheClock: Readonly<Record<string, string>> = {
   "stores/redis/exact-store.ts": "when a check was sent",
   "stores/redis/refusal-cache.ts": "when a refusal came, and until when it holds",
   "stores/redis/shared-refusals.ts": "until when a refusal holds",
-  "stores/lease/lease-messages.ts": "when a check was sent",
   "stores/lease/admit.ts": "when a check was sent",
   "stores/lease/leases.ts": "translates the stopwatch into moments of the node's counters",
   "redis/epoch.ts": "since when Redis is another instance, compared with when checks were sent; and a new name",

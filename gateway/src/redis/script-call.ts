@@ -159,6 +159,8 @@ export function isReachable(settings: RedisSettings, group: number): boolean {
 export interface Call {
   readonly script: Script;
   readonly keyCount: number;
+  /** Of how many counters the reply tells. Absent: of one for each key. */
+  readonly counters?: number;
   /** The keys, of the same group as those of the other calls, then the arguments. */
   readonly keysAndArgs: readonly string[];
   /** The result: a reply or an error message. */

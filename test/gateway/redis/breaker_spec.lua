@@ -191,9 +191,9 @@ describe("a server that fails at once", function()
   end)
 
   it("whose kept connections are all dead is probed by a new one", function()
-    local leased = policy("b", day, { consistency = "leased" })
-    local world = worldWith({ policies = { policy("a", day, support.denies), leased } })
-    -- Cold keys of a leased policy are asked about one by one: thirty connections are kept.
+    local byBytes = policy("b", day, { cost = { from = "response-bytes" } })
+    local world = worldWith({ policies = { policy("a", day, support.denies), byBytes } })
+    -- Requests that cost the bytes of their responses are asked about one by one: thirty connections are kept.
     world.redis.upUs, world.redis.downUs = 20000, 20000
     for i = 1, 30 do
       ask(world, "b", 1, { key = "cold" .. i })

@@ -103,7 +103,8 @@ export function chargeExactly(
     keysAndArgs.push(limit.rate.algorithm);
     pushNumbers(keysAndArgs, limit, policy.policy.cost);
   }
-  const call = { script: chargeLeased, keyCount, keysAndArgs, reply: undefined, failure: undefined };
+  const counters = policy.limits.length;
+  const call = { script: chargeLeased, keyCount, keysAndArgs, counters, reply: undefined, failure: undefined };
   const pending: PendingCheck = newPendingCheck([check], undefined, call);
   pending.mustKeep = check.isOneOfMany === true;
   submitPending(settings, pending, keysAndArgs[0] as string, limitMs);

@@ -73,10 +73,7 @@ export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
 }
 
 /** Takes the reply to a check with a script call of its own. */
-export function takeReply(pending: PendingCheck, reply: unknown): void {
-  let counters = 0;
-  if (pending.counter !== undefined) counters = 1;
-  else for (const { policy } of pending.checks) counters += policy.limits.length;
+export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
   pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
   if (pending.numbers === undefined) pending.failure = oddReply;
   // A Lua table begins at index 1, and its first number is whether all counters allow.
