@@ -402,7 +402,8 @@ function slidingAt(counter: (Counter & SlidingWindow) | undefined, limit: Limit,
   if (counter === undefined) return [fresh];
   // A counter none of whose units counted may have been deleted before the clock stepped back.
   const isOver = floorDivide(counter.seenUs ?? 0n, limit.blockUs) - counter.last > mostAge(limit);
-  const deleted = isOver ? [fresh] : [];
+  // Nor does it matter whether a store has kept one without units.
+  const deleted = isOver || counter.taken.length === 0 ? [fresh] : [];
   if (counter.last <= block) return [{ ...counter, newest: block }, ...deleted];
   // To the end of the block that the clock shows, which is where the next one begins.
   const newest = -floorDivide(-nowUs, limit.blockUs);
