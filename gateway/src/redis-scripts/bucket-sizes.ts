@@ -18,11 +18,13 @@ import type { TokenBucket } from "../../../limiter/src/algorithms/token-bucket.t
 /** Redis' own library for packed numbers. */
 declare const struct: {
   pack(this: void, format: string, ...numbers: number[]): string;
-  unpack(this: void, format: "<d", text: string, position: number): LuaMultiReturn<[number]>;
-  unpack(this: void, format: "<ddd", text: string, position: number): LuaMultiReturn<[number, number, number]>;
+  unpack(this: void, format: "<d", text: string): LuaMultiReturn<[number]>;
+  unpack(this: void, format: "<ddd", text: string): LuaMultiReturn<[number, number, number]>;
 };
 
 export interface BucketSizes extends CounterState {
+  /** The end of the stored bucket, as `areSizes` has it. */
+  sizes: string;
   forgivenUs: number;
   /** In which time the bucket fills that can owe all of the debt, in µs. */
   fillsInUs: number;
@@ -52,22 +54,22 @@ export function areSizes(bytes: number): boolean {
  * Makes the loaded state what a bucket of this size owes.
  *
  * @param clockUs the time by the counter's clock
- * @param stored the counter, which has sizes from the byte `at` on (its first is 0)
  */
-export function readSizes(rate: Bucket, state: BucketSizes, clockUs: number, stored: string, at: number): void {
+export function readSizes(rate: Bucket, state: BucketSizes, clockUs: number): void {
+  const { sizes } = state;
   state.loadedAtUs = clockUs;
-  if (stored.length === at + sizeBytes) {
-    const [fillsInUs] = struct.unpack("<d", stored, at + 1);
+  if (sizes.length === sizeBytes) {
+    const [fillsInUs] = struct.unpack("<d", sizes);
     state.fillsInUs = fillsInUs;
     state.mostOwedUs = fillsInUs;
     return;
   }
-  const [fillsInUs, untilUs, smallerFillsInUs] = struct.unpack("<ddd", stored, at + 1);
+  const [fillsInUs, untilUs, smallerFillsInUs] = struct.unpack("<ddd", sizes);
   // This also excludes NaN.
   if (!(untilUs >= 0 && smallerFillsInUs >= 0)) return;
   state.fillsInUs = fillsInUs;
   if (rate.fullUs > smallerFillsInUs) {
-    // What the smaller bucket has charged since then came on top.
+    // The smaller bucket may have charged as much again since then.
     state.mostOwedUs = fillsInUs + smallerFillsInUs;
     state.atUs = math.max(untilUs, state.atUs);
     return;

@@ -111,6 +111,7 @@ function shapedFrom(argv: string[], at: number): Rate {
 export function counterAt(key: string): StoredCounter {
   return {
     key,
+    sizes: "",
     forgivenUs: 0,
     fillsInUs: 0,
     mostOwedUs: 0,
@@ -136,18 +137,25 @@ export function counterAt(key: string): StoredCounter {
 
 /** If the stored value is not a counter, it is read as a counter that was never used. */
 export function loadCounter(rate: Rate, state: StoredCounter, nowUs: number): void {
-  if (keepsEntries(rate)) loadEntries(rate, state, nowUs);
-  else loadHead(rate, state, nowUs);
+  if (keepsEntries(rate)) loadEntries(rate, state);
+  else loadHead(rate, state);
+  // One condition in the other: a script for other algorithms has none of this.
+  if (isBucket(rate)) {
+    if (areSizes(state.sizes.length)) {
+      readSizes(rate, state, rate.algorithm === "shaped-bucket" ? clockOf(state, redisRing, nowUs) : nowUs);
+    }
+  }
 }
 
-function loadHead(rate: Rate, state: StoredCounter, nowUs: number): void {
+function loadHead(rate: Rate, state: StoredCounter): void {
   const stored = redis.pcall("GET", state.key);
   if (stored === false || stored.length < headBytes) {
     passOver(stored, state.key);
+  } else if (isBucket(rate)) {
+    state.sizes = string.sub(stored, headBytes + 1);
+    if (areSizes(state.sizes.length)) readHead(state, stored);
   } else if (stored.length === headBytes) {
-    if (!isBucket(rate)) readHead(state, stored);
-  } else if (isBucket(rate) && areSizes(stored.length - headBytes) && readHead(state, stored)) {
-    readSizes(rate, state, nowUs, stored, headBytes);
+    readHead(state, stored);
   }
 }
 
@@ -174,30 +182,29 @@ export function passOver(stored: unknown, key: string): void {
   if (wrongType === undefined) redis.call("GET", key);
 }
 
-function loadEntries(rate: Rate, state: StoredCounter, nowUs: number): void {
+function loadEntries(rate: Rate, state: StoredCounter): void {
   const stored = redis.pcall("GETRANGE", state.key, 0, lastWhole);
   if (stored.length < headBytes) {
     passOver(stored, state.key);
-    return;
-  }
-  if (!readHead(state, stored)) return;
-  let entriesEnd = headBytes;
-  if (stored.length > entriesAt + entryBytes - 1) {
-    const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
-    const end = entriesAt + math.min(capacity as number, wholeEntries) * entryBytes;
-    // In a damaged ring, all units that count are treated as the newest: they expire late, never too early.
-    if (isBucket(rate) ? areSizes(stored.length - end) : stored.length === end) {
-      state.first = first as number;
-      state.length = length as number;
-      state.capacity = capacity as number;
-      state.start = start as number;
-      state.offset = offset as number;
-      state.text = string.sub(stored, entriesAt + 1, end);
-      entriesEnd = end;
+  } else if (readHead(state, stored)) {
+    let end = headBytes;
+    if (stored.length > entriesAt + entryBytes - 1) {
+      const [first, length, capacity, start, offset] = struct.unpack("<I4I4I4I4I4", stored, headBytes + 1);
+      const entriesEnd = entriesAt + math.min(capacity as number, wholeEntries) * entryBytes;
+      let isWhole = stored.length === entriesEnd;
+      if (isBucket(rate)) isWhole = areSizes(stored.length - entriesEnd);
+      // In a damaged ring, all units that count are treated as the newest: they expire late, never too early.
+      if (isWhole) {
+        state.first = first as number;
+        state.length = length as number;
+        state.capacity = capacity as number;
+        state.start = start as number;
+        state.offset = offset as number;
+        state.text = string.sub(stored, entriesAt + 1, entriesEnd);
+        end = entriesEnd;
+      }
     }
-  }
-  if (rate.algorithm === "shaped-bucket" && areSizes(stored.length - entriesEnd)) {
-    readSizes(rate, state, clockOf(state, redisRing, nowUs), stored, entriesEnd);
+    if (isBucket(rate)) state.sizes = string.sub(stored, end + 1);
   }
 }
 
@@ -208,7 +215,8 @@ export function saveCounter(rate: Rate, state: StoredCounter, nowUs: number): vo
 /** The same for a counter with the given lifetime. */
 export function keepCounter(rate: Rate, state: StoredCounter, lifeUs: number): void {
   const { atUs, count, first, length, capacity, start, offset } = state;
-  const sizes = isBucket(rate) ? sizesOf(rate, state) : "";
+  let sizes = "";
+  if (isBucket(rate)) sizes = sizesOf(rate, state);
   const life = lifeOf(lifeUs + state.owedBesideUs);
   if (rate.algorithm === "fixed-window" && rate.windowUs === lifetimeWindowUs) {
     // Without a time to live: by the policies "volatile-…", Redis evicts only keys that have one.

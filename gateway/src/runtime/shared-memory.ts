@@ -25,15 +25,12 @@ export const consumersDict = ngx.shared["sluice_consumers"];
 /** A hundred years: a shared dict keeps its milliseconds in a long. */
 const longestLifetimeSeconds = 3_155_760_000;
 
-/** A shared dict counts from nginx's own clock, which stands still while a worker handles what came at once. */
-const clockLagMs = 50;
-
 /**
  * Returns a lifetime for a shared dict, so that nothing ends early. nginx drops the part of a millisecond, and for it 514.286 s are
  * 514285.99999999994 ms. A lifetime of 0 would mean for ever.
  */
 export function lifeSecondsOf(lifeUs: number): number {
-  return math.min((math.ceil(lifeUs / 1000) + clockLagMs + 0.5) / 1000, longestLifetimeSeconds);
+  return math.min((math.ceil(lifeUs / 1000) + 0.5) / 1000, longestLifetimeSeconds);
 }
 
 /**

@@ -89,7 +89,7 @@ local function startIn(directory, options)
     gateway.beginMaintenance(isBusy)
     world.run(30000)
   end
-  -- What the owner asks the control plane for, ten seconds after a failure.
+  -- Returns what the owner asks the control plane for, ten seconds after a failure.
   function gateway.lacking()
     world.run(11000000)
     local found

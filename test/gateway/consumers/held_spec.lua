@@ -39,7 +39,7 @@ local function taking(bytes)
   return take, plan, maintain, world
 end
 
--- Whether the first worker asks the control plane for all consumers.
+-- Returns whether the first worker asks the control plane for all consumers.
 local function asksForAll(world)
   local message
   world.workers[1].call(function()
