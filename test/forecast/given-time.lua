@@ -7,6 +7,8 @@ local ffi = require("ffi")
 local real_now, real_sleep = ngx.now, ngx.sleep
 local given_us
 local slept_us = 0
+local monotonic = 1
+local stopped
 
 function ngx.now()
   return given_us and given_us / 1000000 or real_now()
@@ -21,10 +23,14 @@ function ngx.sleep(seconds)
   ngx.header["X-Slept-Ms"] = ngx.ctx.slept_ms
 end
 
--- The gateway's stopwatch, by which it knows how long it has slept.
+-- The gateway's stopwatch, by which it knows how long it has slept. It stands while a request is decided, as the given time does: a millisecond
+-- that really goes by would end a wait that may last just as long as it must.
 local clocks = setmetatable({
   sluice_clock_gettime = function(clock, time)
     local result = ffi.C.sluice_clock_gettime(clock, time)
+    if clock == monotonic and stopped and ngx.get_phase() == "access" then
+      time.seconds, time.nanoseconds = stopped.seconds, stopped.nanoseconds
+    end
     local ns = tonumber(time.nanoseconds) + slept_us * 1000
     time.seconds = tonumber(time.seconds) + math.floor(ns / 1e9)
     time.nanoseconds = ns % 1e9
@@ -49,6 +55,8 @@ local given_time = {}
 
 function given_time.set()
   given_us = tonumber(ngx.req.get_headers()["x-at"]) or given_us
+  stopped = stopped or ffi.new("struct { long seconds; long nanoseconds; }")
+  ffi.C.sluice_clock_gettime(monotonic, stopped)
 end
 
 -- Serves a request: at once, with so many bytes as it asks for, or when it is told to end.
