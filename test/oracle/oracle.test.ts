@@ -139,6 +139,16 @@ it("takes a debt for one from before a step back of the clock if it is a part of
   await agrees({ startMs: 1_838_452_740_000, redisAheadUs: 0, gateways: 1, workers: 1, policies, events });
 });
 
+it("expects that a bucket which had expired may come back with a clock, also after units were returned to it", async () => {
+  const events: WorldEvent[] = [
+    request,
+    { afterMs: 19_850_000, do: "top-up", policy: "p1", key: ["a"], gateway: 1, units: 2 },
+    { afterMs: 0, do: "step", byMs: -86_400_000 },
+    { afterMs: 0, do: "read", policy: "p1", key: ["a"], gateway: 1 },
+  ];
+  await agrees({ ...oneBucket({ quota: 609, window: "1m", burst: 2, initial: 1 }), events });
+});
+
 it("asks and charges no other policy if one degrades the request to a response", async () => {
   const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
     name,

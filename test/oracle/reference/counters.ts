@@ -488,9 +488,9 @@ export function toppedUp(
   moment: Moment,
 ): readonly (Counter | undefined)[] {
   return look(counter, limit, 0n, moment).map(({ kept }) => {
-    // A counter that begins, or begins anew, has no units to return.
+    // A counter that begins, or begins anew, has no units to return. A clock that steps back may bring the former one again.
     const isNew = counter === undefined || kept === undefined || (kept.kind === "bucket" && kept.begins === true);
-    return isNew ? undefined : withMore(kept, limit, units, moment);
+    return isNew ? counter : withMore(kept, limit, units, moment);
   });
 }
 
