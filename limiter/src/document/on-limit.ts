@@ -1,6 +1,7 @@
 // Defines what happens to a request over the limit: it is refused, waits, gets something cheaper, or goes on with a mark.
 
 import { emptyTable } from "../basics/table.ts";
+import { isWordCode } from "../key/key-part.ts";
 import { parseDuration } from "./duration.ts";
 import { type Findings, replaceProblem } from "./problems.ts";
 import { fieldNames, type Shape } from "./shape.ts";
@@ -221,15 +222,17 @@ const framing = ["connection", "content-length", "host", "keep-alive", "te", "tr
 function parseHeaderLine(line: string): HeaderLine | undefined {
   const colon = line.indexOf(":");
   if (colon < 1) return undefined;
-  const name = line.slice(0, colon).toLowerCase();
+  const written = line.slice(0, colon);
   let start = colon + 1;
   while (start < line.length && line.charCodeAt(start) === 32) start += 1;
   const value = line.slice(start);
-  for (let i = 0; i < name.length; i++) {
-    const code = name.charCodeAt(i);
-    const isLetterOrDigit = (code >= 97 && code <= 122) || (code >= 48 && code <= 57);
+  for (let i = 0; i < written.length; i++) {
+    const code = written.charCodeAt(i);
+    const isLetterOrDigit = isWordCode(code) && code !== 95;
     if (!isLetterOrDigit && code !== 45) return undefined;
   }
+  // Not before: JavaScript makes an ASCII letter of one that Lua leaves as it is.
+  const name = written.toLowerCase();
   for (let i = 0; i < value.length; i++) {
     const code = value.charCodeAt(i);
     if (code < 32 || code === 127) return undefined;

@@ -251,6 +251,8 @@ describe("an invalid ban is refused, and nothing is pushed:", () => {
     [{ cidr, until: "tomorrow" }, ['until: "tomorrow"']],
     [{ cidr, until: "2030-02-30T00:00:00Z" }, ['until: "2030-02-30T00:00:00Z"']],
     [{ cidr, until: "2030-01-01T25:00:00Z" }, ['until: "2030-01-01T25:00:00Z"']],
+    [{ cidr, until: "9999-12-31T23:59:59.5Z" }, ['until: "9999-12-31T23:59:59.5Z"']],
+    [{ cidr, until: "9999-12-31T23:59:59-23:59" }, ['until: "9999-12-31T23:59:59-23:59"']],
     [{ cidr, until: "2030-01-01T00:00:00" }, ['until: "2030-01-01T00:00:00"']],
     [{ cidr, until: "2027-01-15T08:00:00Z" }, ['until: "2027-01-15T08:00:00Z"']],
     [{ cidr, until: "2020-01-01T00:00:00Z" }, ['until: "2020-01-01T00:00:00Z"']],

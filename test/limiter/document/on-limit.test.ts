@@ -85,6 +85,7 @@ describe("the validator refuses", () => {
     ["no name", ": 1"],
     ["no colon", "x-a"],
     ["a blank in the name", "x a: 1"],
+    ["a letter whose small letter is an ASCII one", "x-\u212aey: 1"],
     ["what frames the message", "Content-Length: 0"],
     ["the other framing", "transfer-encoding: chunked"],
   ])("%s in a header line", (_, line) => {
