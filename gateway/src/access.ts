@@ -46,7 +46,6 @@ function candidatesFor(index: PolicyIndex, host: string, path: string): readonly
 
 /** For a request that nginx has redirected here: each policy decides it once. */
 function decideRest(settings: Settings, host: string, path: string, before: DecidedBefore): undefined {
-  if (before.isFinal) return;
   const policies = candidatesFor(currentState().index, host, path).filter((policy) => !wasDecidedBy(before, policy));
   if (policies.length > 0) decideAll(settings, policies, path, before, undefined);
 }

@@ -103,6 +103,18 @@ describe("one value is one counter in every spelling that the docs have", () => 
     );
   });
 
+  it("of claims that other servers read", async () => {
+    const tokenWith = (claims: string) => `e30.${Buffer.from(claims).toString("base64url")}.c2ln`;
+    const countWith = (claims: string) => countOf("/bearer", `Authorization: Bearer ${tokenWith(claims)}`);
+    expect(await countWith('{"sub":"half","name":"Ann"}')).toBe(1);
+    expect(await countWith('{"sub":"half","name":"Ann \\ud800"}')).toBe("400");
+    expect(await countWith('{"sub":"half","\\udc00":1}')).toBe("400");
+    expect(await countWith(`\n{"sub":"half","deep":${"[".repeat(1001)}${"]".repeat(1001)}}`)).toBe("400");
+    // Nobody reads these.
+    expect(await countWith('"half"')).toBe("403");
+    expect(await countWith("half")).toBe("403");
+  });
+
   it("of a credential", async () => {
     const spelt = ["Bearer tok", "bearer tok", "Bearer\ttok", "BEARER   tok", "\tBearer tok\t"];
     const counts: unknown[] = [];

@@ -235,7 +235,7 @@ class Run {
       return this.#note(index, merged.delayUs > 0 ? "delayed" : "admitted", merged, merged.delayUs);
     }
     this.#noteRefusal(index, state);
-    const isMarked = onLimit.action === "tag" || (onLimit.action === "degrade" && onLimit.header !== undefined);
+    const isMarked = onLimit.action === "tag" || (onLimit.action === "degrade" && onLimit.response === undefined);
     this.#note(index, isMarked ? "marked" : "refused", merged, 0);
   }
 

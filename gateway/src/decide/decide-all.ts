@@ -12,10 +12,10 @@ import { type DecidedBefore, noteDecided, remember } from "../request/decided-be
 import { type Explanation, reportExplanation } from "../respond/explain.ts";
 import { setHeaders } from "../respond/headers.ts";
 import { areLogged, logOutcome, logOutcomeAgain } from "../respond/log-variables.ts";
-import { applyMarks, hasMark, type Marks, setLine, setMark } from "../respond/marks.ts";
+import { applyMarks, hasMark, isMarked, type Marks, setLine, setMark } from "../respond/marks.ts";
 import { answerOverLimit } from "../respond/over-limit.ts";
 import { refuseAmbiguousKey, refuseBanned, refuseCost, refuseUndecided, refuseWithoutKey } from "../respond/refuse.ts";
-import type { Settings } from "../settings.ts";
+import type { HeaderStyle, Settings } from "../settings.ts";
 import { type Charge, type Denial, type Hold, newOutcome, type Outcome } from "../stores/store.ts";
 import { evaluate } from "./evaluate.ts";
 
@@ -39,11 +39,16 @@ export function decideAll(
   const { merged, charges, held } = outcome;
   if (held !== undefined && isAllowed(outcome)) refuseIfLost(held, merged, marks);
   if (isAllowed(outcome) && merged.delayUs > 0) turnAwayIfFull(charges, merged, marks);
-  if (areLogged()) (before === undefined ? logOutcome : logOutcomeAgain)(outcome, marks.set !== undefined);
+  if (areLogged()) (before === undefined ? logOutcome : logOutcomeAgain)(outcome, isMarked(marks));
   if (isAllowed(outcome)) keepDecided(decided, marks, before);
   applyMarks(marks);
   if (explanation !== undefined) reportExplanation(explanation, outcome);
-  if (isAllowed(outcome)) return goOn(settings, outcome);
+  if (isAllowed(outcome)) {
+    goOn(before?.isOverLimit === true ? "none" : settings.headers, outcome);
+    // There, only policies decide it that have not.
+    if (marks.target !== undefined) ngx.exec(marks.target);
+    return;
+  }
   if (held !== undefined) releaseSlots(held);
   if (charges.length > 0) refundAll(charges);
   return outcome.denial === undefined ? answerOverLimit(settings.headers, merged) : deny(outcome.denial);
@@ -55,14 +60,17 @@ function keepDecided(decided: CompiledPolicy[], marks: Marks, before: DecidedBef
   if (before === undefined) noteDecided(decided);
   else for (const policy of decided) before.policies.push(policy);
   if (before?.marks !== undefined) for (const mark of before.marks) setLine(marks, mark);
-  if (marks.set !== undefined) (before ?? remember(decided)).marks = marks.set;
+  if (!isMarked(marks)) return;
+  const known = before ?? remember(decided);
+  known.marks = marks.set;
+  if (marks.target !== undefined) known.isOverLimit = true;
 }
 
 function isAllowed({ merged, denial }: Outcome): boolean {
   return denial === undefined && merged.allowed;
 }
 
-function goOn({ headers: style }: Settings, { merged, charges }: Outcome): undefined {
+function goOn(style: HeaderStyle, { merged, charges }: Outcome): undefined {
   for (const charge of charges) {
     if (charge.policy.policy.holdsSlots) holdSlots(charge);
     if (charge.policy.policy.deferred) deferCharge(charge);

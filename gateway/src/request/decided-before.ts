@@ -14,8 +14,8 @@ import { keepForRequest, newRequestField, ofRequest } from "./request-state.ts";
 /** What became of the request in the locations that it has come through. */
 export interface DecidedBefore {
   readonly policies: CompiledPolicy[];
-  /** Its policy sent it to something cheaper, where nothing is decided. */
-  isFinal: boolean;
+  /** It was sent here because it is over a limit, which its response shows. */
+  isOverLimit?: boolean;
   /** What its service is told about limits that it is over. */
   marks: readonly HeaderLine[] | undefined;
 }
@@ -42,7 +42,7 @@ export function noteDecided(policies: CompiledPolicy | CompiledPolicy[]): void {
 export function remember(policies: CompiledPolicy[]): DecidedBefore {
   const known = ofRequest(decidedField);
   if (known !== undefined) return known;
-  const decided: DecidedBefore = { policies, isFinal: false, marks: undefined };
+  const decided: DecidedBefore = { policies, marks: undefined };
   keepForRequest(decidedField, decided);
   // The note says that there is something to recall.
   noteDecided(policies);

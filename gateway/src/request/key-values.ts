@@ -295,10 +295,12 @@ function claimOf(authorization: Reading, name: string): Reading {
   if (authorization === undefined || authorization === false) return authorization;
   const token = bearerToken(authorization);
   if (token === undefined || token === false) return token;
-  return hasOddParts(token) ? false : claimText(claimsOf(token), name);
+  if (hasOddParts(token)) return false;
+  const claims = claimsOf(token);
+  return claims === false ? false : claimText(claims, name);
 }
 
-/** The claims are not verified. Undefined if the token cannot be read. */
+/** The claims are not verified. Undefined if it is no token; false for an object that other servers can read. */
 function claimsOf(token: string): unknown {
   if (token !== lastToken) {
     lastToken = token;
@@ -313,7 +315,10 @@ function decodeClaims(base64Url: string): unknown {
   const [plus] = string.gsub(base64Url, "-", "+");
   const [base64] = string.gsub(plus, "_", "/");
   const json = ngx.decode_base64(base64);
-  return json === undefined ? undefined : cjson.decode(json)[0];
+  if (json === undefined) return undefined;
+  const [claims] = cjson.decode(json);
+  // Others read half of a surrogate pair, or objects in objects a thousand deep.
+  return claims === undefined && string.find(json, "^%s*{")[0] !== undefined ? false : claims;
 }
 
 export function sha1Hex(text: string): string {

@@ -1,4 +1,4 @@
-// Headers that tell the service that a request is over a limit which lets it pass.
+// What becomes of a request that is over a limit which lets it pass: headers tell the service, or nginx serves it in another place.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
@@ -7,13 +7,12 @@ import { clearHeader, sentNames, withDashes } from "../request/request-headers.t
 
 const mostClearedUnseen = 8;
 
-/**
- * Changes to the request's headers. They are applied after all policies have been evaluated, so that no policy counts by another
- * one's mark.
- */
+/** All of it happens after all policies have been evaluated, so that no policy counts by another one's mark. */
 export interface Marks {
   unset?: string[];
   set?: HeaderLine[];
+  /** Where nginx serves the request: a path or a named location. */
+  target?: string;
 }
 
 /**
@@ -27,12 +26,21 @@ export function unsetMark({ policy }: CompiledPolicy, marks: Marks): void {
   unset(marks, mark);
 }
 
-/** Marks a request that passes over the limit. @returns false: the policy has no mark */
+/** Marks a request that passes over the limit. The first policy says where it is served. @returns false: the policy has no mark */
 export function setMark({ policy }: CompiledPolicy, marks: Marks): boolean {
   const mark = markOf(policy.onLimit);
-  if (mark === undefined) return false;
-  setLine(marks, mark);
+  if (mark !== undefined) {
+    setLine(marks, mark);
+    return true;
+  }
+  const target = targetOf(policy.onLimit);
+  if (target === undefined) return false;
+  marks.target ??= target;
   return true;
+}
+
+export function isMarked({ set, target }: Marks): boolean {
+  return set !== undefined || target !== undefined;
 }
 
 /** The same with a mark that the request was given before. */
@@ -45,7 +53,7 @@ export function setLine(marks: Marks, mark: HeaderLine): void {
 
 /** Returns whether the policy lets a request pass over the limit, with a mark. */
 export function hasMark({ policy }: CompiledPolicy): boolean {
-  return markOf(policy.onLimit) !== undefined;
+  return markOf(policy.onLimit) !== undefined || targetOf(policy.onLimit) !== undefined;
 }
 
 /** Called when everything has been decided from the headers that the client sent. */
@@ -72,6 +80,10 @@ function clear(names: readonly string[], set: readonly HeaderLine[] | undefined)
 function unset(marks: Marks, { name }: HeaderLine): void {
   marks.unset ??= [];
   marks.unset.push(name);
+}
+
+function targetOf(onLimit: OnLimit): string | undefined {
+  return onLimit.action === "degrade" ? onLimit.target : undefined;
 }
 
 function markOf(onLimit: OnLimit): HeaderLine | undefined {

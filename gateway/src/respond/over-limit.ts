@@ -2,21 +2,17 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { remember } from "../request/decided-before.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 import { answer, refusalOf, refuseOverLimit } from "./refuse.ts";
 
-/** Ends the request, or redirects it. */
+/** Ends the request. */
 export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): undefined {
   const { onLimit } = (merged.policy as CompiledPolicy).policy;
   const refusal = refusalOf(onLimit);
   if (refusal !== undefined) return refuseOverLimit(style, merged, refusal);
   if (onLimit.action !== "degrade") return;
   setHeaders(style, merged);
-  const { response, target } = onLimit;
+  const { response } = onLimit;
   if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
-  if (target === undefined) return;
-  remember([]).isFinal = true;
-  ngx.exec(target);
 }

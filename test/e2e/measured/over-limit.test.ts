@@ -61,6 +61,18 @@ const policies = [
 
   once("full", { action: "degrade", uri: "/cheap" }),
   once("cheap", {}),
+  ...["guarded", "guarded-in-fleet"].flatMap((name) => [
+    once(name, { action: "degrade", uri: "/cheap-of-all" }, { priority: 9 }),
+    once(
+      `${name}-by-another`,
+      {},
+      { match: { paths: [`/${name}`] }, limits: [units("three", 3)], scope: name === "guarded" ? "node" : "cluster" },
+    ),
+  ]),
+  once("to-guarded", { action: "degrade", uri: "/guarded-there" }),
+  once("guarded-there", {}, { limits: [units("two", 2)] }),
+  once("full-and-marked", { action: "degrade", uri: "/cheap-of-all" }),
+  once("mark-of-full", { action: "degrade", header: "x-mark: degraded" }, { match: { paths: ["/full-and-marked"] } }),
   once("self", { action: "degrade", uri: "/self" }),
   once("named", { action: "degrade", location: "@cached" }),
   once("answer", {
@@ -177,11 +189,23 @@ describe("a cluster policy", () => {
 });
 
 describe("degrade", () => {
-  it("serves another path, without a second decision", async () => {
+  it("serves another path, where its own policy does not decide it again, and others do", async () => {
     expect(await twice("/full")).toMatchObject({ status: 200, body: "/cheap unmarked" });
-    expect((await ask(`${gateway.url}/full`)).body).toBe("/cheap unmarked");
-    // Requested under its own path, it has its limit.
-    expect(await twice("/cheap")).toMatchObject({ status: 429 });
+    expect((await ask(`${gateway.url}/full`)).status).toBe(429);
+    expect((await ask(`${gateway.url}/cheap`)).status).toBe(429);
+  });
+
+  it("goes on only if other policies let it: those of its own path and of the other one, of every scope", async () => {
+    const statuses = async (path: string) => {
+      const seen: number[] = [];
+      for (let i = 0; i < 4; i++) seen.push((await ask(`${gateway.url}${path}`)).status);
+      return seen;
+    };
+    expect(await statuses("/guarded")).toEqual([200, 200, 200, 429]);
+    expect(await statuses("/guarded-in-fleet")).toEqual([200, 200, 200, 429]);
+    // Two of these requests go to /guarded-there, whose limit has two units.
+    expect(await statuses("/to-guarded")).toEqual([200, 200, 200, 429]);
+    expect((await twice("/full-and-marked")).body).toBe("/cheap-of-all degraded");
   });
 
   it("does not loop if the other path is its own", async () => {
