@@ -1,5 +1,5 @@
-// Requests that wait for units (onLimit: delay). Each worker has a queue for each counter: the first request sleeps until the
-// limit has units again and is then decided anew. The others sleep until it is their turn, and a request that arrives while
+// Requests that wait for units (onLimit: delay). Each worker has a queue for each key of the same limits: the first request sleeps until the
+// limit has units again and is then decided anew. Those of another plan, or from before an edit of the limits, wait in a queue of their own. The others sleep until it is their turn, and a request that arrives while
 // others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
 // requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
 //
@@ -7,7 +7,7 @@
 // requests wait for no longer when the machine's clock steps back.
 
 import { never } from "../../../limiter/src/algorithms/decision.ts";
-import type { Rate } from "../../../limiter/src/algorithms/rate.ts";
+import { capacity, type Rate } from "../../../limiter/src/algorithms/rate.ts";
 import { type CompiledPolicy, isEverHeld } from "../../../limiter/src/compiled/compile.ts";
 import {
   clearMerged,
@@ -26,13 +26,13 @@ import {
   arrival,
   hasOtherWorkers,
   isOthersTurn,
-  lookAgainMs,
   othersWait,
+  pauseBetweenLooksMs,
   sayAgainMs,
   sayFirst,
   sayNone,
 } from "./line-of-workers.ts";
-import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requests.ts";
+import { beginWaiting, endWaiting, mayWait, refuseUnasked, type Waiter } from "./waiting-requests.ts";
 
 /**
  * The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. It grows with the
@@ -54,11 +54,13 @@ interface QueuedRequest {
   behind: QueuedRequest | undefined;
 }
 
-/** The requests that wait for one counter of one policy. */
+/** The requests that wait for the counters of one key, under the same limits. */
 interface Queue {
-  readonly counter: string;
+  readonly name: string;
   /** The last decision of the first request. */
   readonly refusal: MergedDecision;
+  /** Whether the limits have decided it. Otherwise it has only been behind those of other workers. */
+  isDecided: boolean;
   /** When the first request is decided again. */
   nextAtMs: number;
   length: number;
@@ -68,7 +70,7 @@ interface Queue {
   last: QueuedRequest | undefined;
 }
 
-/** By policy and key values. */
+/** By policy, key values and limits. */
 const queues: Record<string, Queue | undefined> = {};
 let queueCount = 0;
 /** When the request ends, the next one has its turn. */
@@ -84,30 +86,30 @@ const queuedField = newRequestField<QueuedRequest>(leave);
 export function admitInTurn(
   policy: CompiledPolicy,
   keyValues: string,
-  { maxDelayUs, maxWaiting }: Pick<Delay, "maxDelayUs" | "maxWaiting">,
+  { maxDelayUs, maxWaiting, waiter }: Pick<Delay, "maxDelayUs" | "maxWaiting"> & { readonly waiter?: Waiter },
   outcome: Outcome,
   decide: () => boolean,
 ): boolean {
   const { merged: own } = outcome;
-  const counter = policy.counterPrefix + keyValues;
-  const known = queues[counter];
-  const isSame = known?.refusal.policy?.limits === policy.limits;
-  // Plans have counters in common. Those that wait for a former snapshot's limits are overtaken.
-  const isBehind = known === undefined ? othersWait(counter) : isSame || policy.lockLimit !== undefined;
+  const name = queueName(policy, keyValues);
+  const known = queues[name];
+  const isBehind = known !== undefined || othersWait(name);
   // A cost that no limit ever holds is refused at once, even behind others.
-  if (!isBehind || !isEverHeld(policy)) {
+  const isDecided = !isBehind || !isEverHeld(policy);
+  if (isDecided) {
     if (decide()) return true;
     if (own.policy === undefined) return false;
-  } else if (known !== undefined && isSame) {
+  } else if (known !== undefined) {
     mergeAll(own, known.refusal);
+    own.policy = policy;
   } else {
-    // Those before have not been refused here, or by the limits of another plan.
+    // Those before have not been refused here.
     refuseUnasked(own, policy, unaskedRetryUs);
   }
-  if (!mayWait(policy, maxWaiting)) return false;
-  let queue = queues[counter];
+  if (!mayWait(policy, maxWaiting, waiter)) return false;
+  let queue = queues[name];
   if (queue === undefined) {
-    queue = beginQueue(counter, own);
+    queue = beginQueue(name, own, isDecided);
     // It is decided as soon as those of other workers have had their turns.
     if (isBehind) queue.nextAtMs = stopwatchMs();
   }
@@ -116,7 +118,7 @@ export function admitInTurn(
     if (queue.length === 0) endQueue(queue);
     return false;
   }
-  beginWaiting(policy, outcome.charges);
+  beginWaiting(policy, outcome.charges, waiter);
   const beganMs = stopwatchMs();
   const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);
@@ -144,6 +146,7 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
     if (decide()) return true;
     if (own.policy === undefined) return false;
     noteRefusal(queue, own);
+    queue.isDecided = true;
     // The limit rounds its time anew at each decision, so the time that it named before stays good.
     if (isEarly) queue.nextAtMs = math.min(queue.nextAtMs, nextAtMs);
     if (own.decision.retryAfterUs === never || queue.nextAtMs > untilMs) return false;
@@ -155,7 +158,7 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
 function sleepAsFirst({ queue, arrivedUs }: QueuedRequest): void {
   const atMs = math.min(queue.nextAtMs, stopwatchMs() + math.max(longestPauseMs, queueCount));
   for (;;) {
-    sayFirst(queue.counter, arrivedUs);
+    sayFirst(queue.name, arrivedUs);
     const leftMs = atMs - stopwatchMs();
     sleepMs(hasOtherWorkers() ? math.min(leftMs, sayAgainMs) : leftMs);
     if (stopwatchMs() >= atMs) return;
@@ -168,18 +171,26 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
   let sayAtMs = 0;
   for (;;) {
     if (stopwatchMs() >= sayAtMs) {
-      sayFirst(queue.counter, arrivedUs);
+      sayFirst(queue.name, arrivedUs);
       sayAtMs = stopwatchMs() + sayAgainMs;
     }
-    if (!isOthersTurn(queue.counter, arrivedUs)) return true;
+    if (!isOthersTurn(queue.name, arrivedUs)) return true;
     if (stopwatchMs() > untilMs) return false;
-    sleepMs(lookAgainMs);
+    sleepMs(pauseBetweenLooksMs(queueCount));
   }
 }
 
-function beginQueue(counter: string, own: MergedDecision): Queue {
+/** Names the limits, too, with what they allow: whoever has others would wait for units that it does not need. */
+function queueName({ counterPrefix, limits }: CompiledPolicy, keyValues: string): string {
+  let name = counterPrefix + keyValues;
+  for (const { counterSuffix, rate } of limits) name += `${counterSuffix}:${rate.quota}:${capacity(rate)}`;
+  return name;
+}
+
+function beginQueue(name: string, own: MergedDecision, isDecided: boolean): Queue {
   const queue: Queue = {
-    counter,
+    name,
+    isDecided,
     refusal: newMergedDecision(),
     nextAtMs: 0,
     length: 0,
@@ -188,7 +199,7 @@ function beginQueue(counter: string, own: MergedDecision): Queue {
     last: undefined,
   };
   noteRefusal(queue, own);
-  queues[counter] = queue;
+  queues[name] = queue;
   queueCount += 1;
   return queue;
 }
@@ -204,10 +215,10 @@ function noteRefusal(queue: Queue, own: MergedDecision): void {
 
 /** Nothing is kept of keys that are gone. */
 function endQueue(queue: Queue): void {
-  if (queues[queue.counter] !== queue) return;
-  queues[queue.counter] = undefined;
+  if (queues[queue.name] !== queue) return;
+  queues[queue.name] = undefined;
   queueCount -= 1;
-  sayNone(queue.counter);
+  sayNone(queue.name);
 }
 
 function enter(queue: Queue, cost: number): QueuedRequest {
@@ -229,7 +240,7 @@ function leave(this: void, queued: QueuedRequest): void {
   else before.behind = behind;
   // The request that had its turn leaves, so it is the next one's turn.
   if (before === undefined && behind !== undefined) {
-    sayFirst(queue.counter, behind.arrivedUs);
+    sayFirst(queue.name, behind.arrivedUs);
     behind.turn.post(1);
   }
   queue.length -= 1;
@@ -242,12 +253,13 @@ function leave(this: void, queued: QueuedRequest): void {
  * have refilled for all others before it.
  */
 function turnAtMs(
-  { nextAtMs, first, cost }: Queue,
+  { nextAtMs, first, cost, isDecided }: Queue,
   { policy, limits }: CompiledPolicy,
   { violated }: MergedDecision,
 ): number {
   const atMs = math.max(nextAtMs, stopwatchMs());
-  if (first === undefined) return atMs;
+  // What refuses those before is not known yet.
+  if (first === undefined || !isDecided) return atMs;
   let unitMs = 0;
   for (const { name, rate } of limits) {
     if (!refills(rate) || !violated.includes(name)) continue;

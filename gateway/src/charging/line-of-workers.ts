@@ -11,8 +11,10 @@ import { stopwatchUs } from "../runtime/stopwatch.ts";
 const lifeSeconds = 1;
 /** How often a worker says again that its request waits. */
 export const sayAgainMs = 300;
-/** The pause of a request that is not the first of all. */
-export const lookAgainMs = 2;
+/** The shortest pause of a request that is not the first of all. */
+const lookAgainMs = 2;
+/** The most that a worker looks in a millisecond, for all of its lines. */
+const looksPerMs = 10;
 
 let workers = 1;
 let self = 0;
@@ -30,6 +32,12 @@ export function hasOtherWorkers(): boolean {
 /** Returns whether a request of another worker waits for the counter. */
 export function othersWait(counter: string): boolean {
   return workers > 1 && isOthersTurn(counter, math.huge);
+}
+
+/** Returns the pause of a request that is not the first of all, so that those of many lines do not look at the same moment. @param lines of this worker */
+export function pauseBetweenLooksMs(lines: number): number {
+  const pause = lines / looksPerMs;
+  return pause <= lookAgainMs ? lookAgainMs : math.floor(pause * (0.75 + math.random() / 2));
 }
 
 /** The same clock for all workers, in µs. */

@@ -9,9 +9,10 @@ import { stores } from "./stores.ts";
  * Returns whether the check would be allowed now. May yield. Without Redis, the policy's `onStoreFailure` says so, as for a charge.
  *
  * @param merged receives what the limits would decide, with the units that are left now
+ * @param asksStore false: this gateway says so, as without Redis
  */
-export function peek(check: Check, merged: MergedDecision): boolean {
-  let allowed = stores[check.policy.policy.store].peek(check, merged);
+export function peek(check: Check, merged: MergedDecision, asksStore: boolean): boolean {
+  let allowed = asksStore ? stores[check.policy.policy.store].peek(check, merged) : undefined;
   if (allowed === undefined) {
     check.degraded = true;
     allowed = shareStore.peek(check, merged) === true;

@@ -16,7 +16,7 @@ import type { Charge } from "../stores/store.ts";
 
 interface Waiting {
   readonly app: string;
-  /** Its prefix. */
+  /** Where it is counted among those of its policy. */
   readonly policy: string;
   /** Whether nginx watches its client because it waits. */
   readonly watched: boolean;
@@ -30,7 +30,10 @@ const limitsOfOnePlace = 16;
 const waitingField = newRequestField<Waiting>(leave);
 const places = newPlaces();
 let waitingRequests = 0;
-/** How many of these requests wait because of a policy, by its prefix. */
+/** Who waits: checks of callers take no places from requests of the same policy. */
+export type Waiter = "request" | "check";
+
+/** How many of them wait because of a policy, by its prefix. */
 const ofPolicies: Record<string, number | undefined> = {};
 let mostWaiting = math.huge;
 
@@ -62,10 +65,11 @@ export function mostOfOnePolicy(): number {
  * Returns whether one more may wait. Callers ask before `beginWaiting`, and nothing yields between the two.
  *
  * @param policy that would have it wait
- * @param most how many may wait because of that policy
+ * @param most how many of its kind may wait because of that policy
  */
-export function mayWait({ app, name, counterPrefix }: CompiledPolicy, most = math.huge): boolean {
-  if ((ofPolicies[counterPrefix] ?? 0) >= most) return false;
+export function mayWait(policy: CompiledPolicy, most = math.huge, waiter: Waiter = "request"): boolean {
+  if ((ofPolicies[kindOf(policy, waiter)] ?? 0) >= most) return false;
+  const { app, name } = policy;
   if (hasPlace(places, app, mostWaiting)) return true;
   countEvent("waiting-refusals");
   warnSparingly("requests are refused, because too many wait already", `${app}/${name}`);
@@ -77,15 +81,21 @@ export function mayWait({ app, name, counterPrefix }: CompiledPolicy, most = mat
  *
  * @param charges what it has been charged already; undefined: by one policy
  */
-export function beginWaiting({ app, counterPrefix: policy }: CompiledPolicy, charges?: readonly Charge[]): void {
+export function beginWaiting(policy: CompiledPolicy, charges?: readonly Charge[], waiter: Waiter = "request"): void {
+  const { app } = policy;
+  const kind = kindOf(policy, waiter);
   let kept = 0;
   if (charges !== undefined) for (const { limits } of charges) kept += limits.length;
   const size = 1 + math.floor(kept / limitsOfOnePlace);
-  keepForRequest(waitingField, { app, policy, watched: watchClient(), size });
+  keepForRequest(waitingField, { app, policy: kind, watched: watchClient(), size });
   takePlace(places, app, size);
   waitingRequests += 1;
-  ofPolicies[policy] = (ofPolicies[policy] ?? 0) + 1;
+  ofPolicies[kind] = (ofPolicies[kind] ?? 0) + 1;
   publishWaiting(waitingRequests);
+}
+
+function kindOf({ counterPrefix }: CompiledPolicy, waiter: Waiter): string {
+  return waiter === "check" ? `check ${counterPrefix}` : counterPrefix;
 }
 
 export function endWaiting(): void {
@@ -96,8 +106,8 @@ export function endWaiting(): void {
 }
 
 /** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait @param charges see `beginWaiting` */
-export function waitUs(us: number, policy: CompiledPolicy, charges?: readonly Charge[]): void {
-  beginWaiting(policy, charges);
+export function waitUs(us: number, policy: CompiledPolicy, charges?: readonly Charge[], waiter?: Waiter): void {
+  beginWaiting(policy, charges, waiter);
   sleepAtLeastUs(us);
   endWaiting();
 }

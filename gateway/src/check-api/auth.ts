@@ -45,7 +45,7 @@ function answer(settings: Settings): CheckError | undefined {
   const outcomes = decideRequestedChecks(caller, requested, charges);
   // Who only looks has nothing to wait for.
   const delayUs = allAllowed(outcomes) && !written.isPeek ? longestDelayUs(outcomes) : 0;
-  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy, mostOfOnePolicy());
+  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy, mostOfOnePolicy(), "check");
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
   send(settings, outcomes, mayGoOn ? delayUs : 0);
   return undefined;
@@ -122,7 +122,7 @@ function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number)
     const seconds = reason === undefined ? retryAfterSeconds(merged.decision) : reason === "undecided" ? 1 : undefined;
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
-  if (delayUs > 0) waitUs(delayUs, policy);
+  if (delayUs > 0) waitUs(delayUs, policy, undefined, "check");
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;

@@ -38,6 +38,7 @@ import { reportShadowRefusal } from "../respond/shadow-report.ts";
 import { undoingDefects } from "../runtime/defects.ts";
 import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOutcome } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
+import { beginPeeking, callsAtOnce, endPeeking } from "./peeks.ts";
 
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
@@ -119,13 +120,7 @@ export function decideRequestedChecks(
     else if (isOnNode(outcome)) onNode.push(outcome);
     else inFleet.push(outcome);
   }
-  if (peeks.length > 0) {
-    inThreads(
-      peeks.filter((outcome) => !isOnNode(outcome)),
-      peeks.filter((outcome) => isOnNode(outcome)),
-      look,
-    );
-  }
+  if (peeks.length > 0) lookAtAll(caller.app, peeks);
   const { maxWaitUs, holds } = requested[0] as RequestedCheck;
   const waits = maxWaitUs > 0 ? (inFleet[0] ?? onNode[0]) : undefined;
   if (waits !== undefined) {
@@ -137,10 +132,15 @@ export function decideRequestedChecks(
     decideEach(inFleet, onNode, charges);
   }
   forgetUndecided();
+  const isRefused = allOrNone && !allAllowed(distinct);
+  if (isRefused) takeBack(distinct, charges);
   // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
-  for (const outcome of distinct) if (outcome.reason === "shadow" && !outcome.isPeek && !holds) watch(outcome);
-  if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);
-  else chargeForGood(charges);
+  const watched = holds ? [] : distinct.filter(({ reason, isPeek }) => reason === "shadow" && !isPeek);
+  // Redis may be asked for these, and the caller may leave meanwhile.
+  if (watched.length > 0 && charges.length > 0) keepUndecided(charges);
+  for (const outcome of watched) watch(outcome);
+  forgetUndecided();
+  if (!isRefused) chargeForGood(charges);
   for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
     if (isPeek) continue;
     countCallersDecision(allowed ? caller.allowedSeries : caller.refusedSeries);
@@ -277,13 +277,13 @@ function decideEach(inFleet: readonly Outcome[], onNode: readonly Outcome[], cha
 }
 
 /** Does this with each, with those that wait for Redis at once. */
-function inThreads(
-  inFleet: readonly Outcome[],
-  onNode: readonly Outcome[],
-  act: (this: void, outcome: Outcome) => void,
+function inThreads<Item>(
+  inFleet: readonly Item[],
+  onNode: readonly Item[],
+  act: (this: void, item: Item) => void,
 ): void {
-  const threads = inFleet.map((outcome) => ngx.thread.spawn(() => undoingDefects(act, outcome)));
-  for (const outcome of onNode) act(outcome);
+  const threads = inFleet.map((item) => ngx.thread.spawn(() => undoingDefects(act, item)));
+  for (const item of onNode) act(item);
   for (const thread of threads) {
     const [done, failure] = ngx.thread.wait(thread);
     if (!done) error(`${failure}`, 0);
@@ -313,12 +313,18 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
     own.denial = undefined;
     return admit(check, own);
   };
-  admitInTurn(check.policy, check.keyValues, { maxDelayUs: maxWaitUs, maxWaiting: mostOfOnePolicy() }, own, decide);
+  admitInTurn(
+    check.policy,
+    check.keyValues,
+    { maxDelayUs: maxWaitUs, maxWaiting: mostOfOnePolicy(), waiter: "check" },
+    own,
+    decide,
+  );
   noteDecision(outcome, check, charges);
   const { delayUs } = merged;
   if (!outcome.allowed || delayUs === 0) return;
   const leftUs = maxWaitUs - (own.waitedUs ?? 0);
-  if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy())) {
+  if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy(), "check")) {
     turnAway(outcome, charges);
     return;
   }
@@ -331,7 +337,7 @@ function waitForTurn(delayUs: number, policy: CompiledPolicy, charges: readonly 
   const charge = policy.policy.holdsSlots ? charges[0] : undefined;
   const held = charge === undefined ? undefined : holdSlots(charge);
   keepUndecided(held === undefined ? charges : withoutSlots(charge as Charge));
-  waitUs(delayUs, policy, charges);
+  waitUs(delayUs, policy, charges, "check");
   return held === undefined || handOver(held, charge as Charge);
 }
 
@@ -343,9 +349,29 @@ export function turnAway(outcome: Outcome, charges: Charge[]): void {
   refundSurely(charges.splice(0));
 }
 
-function look(outcome: Outcome): void {
+function lookAtAll(app: string, peeks: readonly Outcome[]): void {
+  const inFleet: Outcome[][] = [];
+  const onNode: Outcome[] = [];
+  let next = 0;
+  for (const outcome of peeks) {
+    if (isOnNode(outcome)) {
+      onNode.push(outcome);
+      continue;
+    }
+    inFleet[next] ??= [];
+    inFleet[next]?.push(outcome);
+    next = (next + 1) % callsAtOnce;
+  }
+  const asksRedis = inFleet.length > 0 && beginPeeking(app);
+  inThreads(inFleet, [onNode], (outcomes) => {
+    for (const outcome of outcomes) look(outcome, asksRedis);
+  });
+  endPeeking();
+}
+
+function look(outcome: Outcome, asksRedis: boolean): void {
   const check = checkOf(outcome);
-  outcome.allowed = peek(check, outcome.merged);
+  outcome.allowed = peek(check, outcome.merged, asksRedis || isOnNode(outcome));
   noteDegradation(outcome, check);
 }
 

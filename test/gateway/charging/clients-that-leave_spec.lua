@@ -2,9 +2,28 @@
 -- its own that charged nothing would never hold, and a limit that all share would be used up.
 
 local support = require("test.gateway.virtual.support")
-local fixed, policy = support.fixed, support.policy
+local cjson = require("cjson")
+local fixed, policy, with = support.fixed, support.policy, support.with
 local leased, onNode = { consistency = "leased" }, { scope = "node" }
 local total, few = fixed("10000/1h"), fixed("5/1h")
+
+local sha = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effba4d9a45d"
+
+local function check(world, checks)
+  local body = cjson.encode({ checks = checks })
+  return world.workers[1].request({
+    uri = "/x",
+    content = "check",
+    method = "POST",
+    body = body,
+    variables = {
+      content_length = tostring(#body),
+      http_content_length = tostring(#body),
+      http_authorization = "Bearer tokentokentoken",
+      http_content_type = "application/json",
+    },
+  })
+end
 
 local function worldWith(shared, own)
   local second = policy("own", few, own)
@@ -74,6 +93,52 @@ describe("a client that leaves while Redis is asked", function()
       world.run(4000)
       assert.equal(0, support.used(world, "shared", total))
       support.assertQuiet(world)
+    end)
+  end
+
+  it("uses up no shared limit by a policy in shadow mode, which Redis is asked for", function()
+    local own = policy("own", few, with(onNode, { priority = 1, match = { paths = { "/shared" } } }))
+    local shadow = policy("shadow", total, { priority = 5, mode = "shadow", match = { paths = { "/shared" } } })
+    for _, onLimit in ipairs({ tagged.onLimit, { action = "delay", maxDelay = "1s" } }) do
+      local world = support.world({ policies = { policy("shared", total, { priority = 10, onLimit = onLimit }), shadow, own } })
+      world.redis.upUs, world.redis.downUs = 2000, 2000
+      for i = 0, 99 do
+        world.at(i * 50, function()
+          local request = support.ask(world, "shared", 1, { serviceUs = 0 })[1]
+          world.at(6, function()
+            if not request.decidedUs then
+              request.abort()
+            end
+          end)
+        end)
+      end
+      world.run(8000)
+      assert.equal(0, support.used(world, "shared", total))
+    end
+  end)
+
+  for name, scope in pairs({ ["before the shadow policy"] = "cluster", ["after it"] = "node" }) do
+    it("is charged nothing by checks beside a policy in shadow mode: own limit " .. name, function()
+      local world = support.world({})
+      local shadow = policy("shadow", total, { mode = "shadow" })
+      world.publish({ policy("shared", total), policy("own", few, { scope = scope }), shadow }, nil, { sha })
+      world.run(50)
+      world.redis.upUs, world.redis.downUs = 2000, 2000
+      local left = 0
+      for i = 0, 99 do
+        world.at(i * 50, function()
+          local request = check(world, { { policy = "shared", key = { "k" } }, { policy = "own", key = { "k" } }, { policy = "shadow", key = { "k" } } })
+          world.at(6, function()
+            if not request.ended then
+              left = left + 1
+              request.abort()
+            end
+          end)
+        end)
+      end
+      world.run(8000)
+      assert.is_true(left > 90)
+      assert.equal(0, support.used(world, "shared", total))
     end)
   end
 end)

@@ -26,7 +26,7 @@ function support.policy(name, limit, more)
     scope = "cluster",
     key = { "header:x-key" },
     match = { paths = { "/" .. name } },
-    limits = { limit },
+    limits = limit and { limit },
   }
   for field, value in pairs(more or {}) do
     policy[field] = value

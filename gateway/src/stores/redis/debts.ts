@@ -145,8 +145,9 @@ function unitsOf(debt: Debt | undefined, counterFamily: string): number {
   return 0;
 }
 
+/** Plans of a policy with other counters have debts of their own. */
 function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): string {
-  return policy.counterPrefix + keyValues;
+  return `${policy.counterPrefix}${keyValues}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}`;
 }
 
 /** Makes room: removes debts that have completely refilled. */

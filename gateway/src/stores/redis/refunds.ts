@@ -8,6 +8,7 @@ import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
 import { callForNumber, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
+import { hasPlace, leavePlace, newPlaces, takePlace } from "../../runtime/app-places.ts";
 import { runSoon, runUntilDone } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { noteDefect } from "../../runtime/defects.ts";
@@ -163,18 +164,22 @@ interface Postponed {
   readonly untilSeconds: number;
 }
 
-const mostPostponed = 1000;
+const mostPostponed = 10_000;
 /** After this time, the units no longer count in most limits, and slots have expired. */
 const postponedForSeconds = 60;
 const tryAgainEveryMs = 100;
 let postponed: Postponed[] = [];
+/** By the apps of the policies. */
+const places = newPlaces();
 let trying = false;
 
 function postpone(charge: Refund, failure: string): void {
-  if (postponed.length >= mostPostponed || ngx.worker.exiting()) {
+  const { app } = charge.policy;
+  if (!hasPlace(places, app, mostPostponed) || ngx.worker.exiting()) {
     warnSparingly(stayCharged, failure);
     return;
   }
+  takePlace(places, app);
   postponed.push({ charge, untilSeconds: stopwatchSeconds() + postponedForSeconds });
   if (trying) return;
   const notBegun = runUntilDone(refundPostponed);
@@ -192,8 +197,13 @@ function refundPostponed(): boolean {
   postponed = [];
   for (const each of before) {
     const { charge, untilSeconds } = each;
-    if (isReachable(redis, groupOf(redis, firstKey(charge)))) ready.push(charge);
-    else if (now < untilSeconds) postponed.push(each);
+    const isReady = isReachable(redis, groupOf(redis, firstKey(charge)));
+    if (!isReady && now < untilSeconds) {
+      postponed.push(each);
+      continue;
+    }
+    leavePlace(places, charge.policy.app);
+    if (isReady) ready.push(charge);
     else warnSparingly(stayCharged, "Redis has been away for too long");
   }
   for (const together of roundTrips(ready.filter((each) => isInThisRedis(each)))) refundGuarded(together);
