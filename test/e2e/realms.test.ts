@@ -115,7 +115,11 @@ describe("an editor of one app", () => {
     const everywhere = await put(editorOfSms, "sms", "vendor", {
       onLimit: { action: "degrade", response: { ...evil, headers: [] } },
     });
-    expect(everywhere).toMatchObject({ status: 201, applied: { acked: 1 }, warnings: [{ path: "match" }] });
+    expect(everywhere).toMatchObject({
+      status: 201,
+      applied: { acked: 1 },
+      warnings: [{ path: "match" }, { path: "key" }],
+    });
     for (const host of ["bank.test", "crm.test", "any.test"]) expect(await isUntouched(host, "/login")).toBe(true);
     const caller = await tokenOf("sms", "caller");
     const check = () =>

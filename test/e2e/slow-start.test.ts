@@ -134,7 +134,11 @@ it("is leased without warmUp, never beyond what it begins with, and counted exac
   const admitted = statuses.filter(({ status }) => status === 200).length;
   expect(admitted).toBeGreaterThan(20);
   expect(admitted).toBeLessThanOrEqual(41);
-  const put = await system.api("PUT", "/apps/default/policies/warming", policy("warming", { warmUp: "30s" }, leased));
+  const put = await system.api(
+    "PUT",
+    "/apps/default/policies/warming",
+    policy("warming", { warmUp: "30s" }, { ...leased, onMissingKey: "deny" }),
+  );
   expect(JSON.parse(put.body).warnings).toEqual([
     {
       path: "limits[0].warmUp",

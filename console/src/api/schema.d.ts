@@ -505,6 +505,7 @@ export interface paths {
                     dryRun?: boolean;
                     prune?: boolean;
                     allowEmpty?: boolean;
+                    strict?: boolean;
                 };
                 header?: {
                     "if-match"?: string;
@@ -1218,7 +1219,9 @@ export interface paths {
         /** Check a document without storing it */
         post: {
             parameters: {
-                query?: never;
+                query?: {
+                    strict?: boolean;
+                };
                 header?: never;
                 path: {
                     app: string;
@@ -1742,6 +1745,7 @@ export interface paths {
                     /** @example 5s */
                     wait?: string;
                     dryRun?: boolean;
+                    strict?: boolean;
                 };
                 header?: {
                     "if-match"?: string;
@@ -3058,6 +3062,7 @@ export interface paths {
                     replace?: boolean;
                     allowEmpty?: boolean;
                     progress?: boolean;
+                    strict?: boolean;
                 };
                 header?: never;
                 path: {
@@ -3225,6 +3230,7 @@ export interface paths {
                     /** @example 5s */
                     wait?: string;
                     dryRun?: boolean;
+                    strict?: boolean;
                 };
                 header?: never;
                 path: {
@@ -5683,6 +5689,13 @@ export interface components {
             };
             /** @enum {boolean} */
             dryRun?: true;
+            warnings?: {
+                line?: number;
+                policy?: string;
+                path: string;
+                expected: string;
+                got: string;
+            }[];
         };
         ConsumersChange: {
             done: number;
@@ -5696,6 +5709,13 @@ export interface components {
                 gateways: number;
                 acked: number;
             };
+            warnings?: {
+                line?: number;
+                policy?: string;
+                path: string;
+                expected: string;
+                got: string;
+            }[];
         };
         ConsumerPage: {
             count: number;

@@ -84,6 +84,17 @@ export const expectations: Readonly<Record<string, string>> = {
   "no such field": "没有此字段",
   "nothing, or scope cluster: a node asks nobody who could fail": "不填，或作用域 cluster：单节点不依赖可能失效的服务",
   "nothing, or scope cluster: a node waits for nobody": "不填，或作用域 cluster：单节点不需要等待",
+  'a key, like ["ip"]; or ["const:all"], if all clients are meant to share one counter':
+    '一个键，例如 ["ip"]；如果要让所有客户端共用一个计数器，则为 ["const:all"]',
+  "nothing: every request of every client uses one counter, so that one client can use up what all have":
+    "未填：所有客户端的所有请求共用一个计数器，一个客户端就可能用尽全部额度",
+  "deny or shared; or skip, if requests without the key are meant to pass uncounted":
+    "deny 或 shared；如果要让没有该键的请求不计数通过，则为 skip",
+  "nothing: a request without {} passes uncounted": "未填：没有 {} 的请求不计数即通过",
+  "cluster, if all gateways are meant to count together; or node, if each is":
+    "如果要让所有网关一起计数，则为 cluster；如果各自计数，则为 node",
+  "nothing: each of the {} connected gateways counts by itself, so that they allow {} times as much":
+    "未填：{} 个已连接的网关各自计数，因此总共允许 {} 倍的数量",
   "nothing: {} has no {}, because only a token-bucket has units to begin with":
     "不填：{} 没有 {}，因为只有 token-bucket 有起始数量",
   "nothing: {} has no {}, because only a token-bucket refills at a rate":

@@ -4,7 +4,7 @@
 import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
-import { warningsOf } from "@sluice/limiter/document/warnings.ts";
+import { surprisesOf, warningsOf } from "@sluice/limiter/document/warnings.ts";
 import {
   completeFromLibrary,
   copySupplied,
@@ -22,7 +22,7 @@ export interface Validation {
   readonly resolved: unknown;
   readonly problems: readonly Problem[];
   /**
-   * Settings without effect, and how the app's realm affects the policy. Empty if the document has problems that the
+   * Settings without effect, what reaches further than it may seem, and how the app's realm affects the policy. Empty if the document has problems that the
    * limiter's validator finds.
    */
   readonly warnings: readonly Problem[];
@@ -57,7 +57,13 @@ export function validatePut(
   if (reaching !== undefined) problems.push(...outsideProblems(reaching, context.app.realm).map(asPut));
   problems.push(...forbiddenHeaders(named, context));
   const warnings =
-    validation.policy === undefined ? [] : [...realmWarnings(context.app), ...warningsOf(validation.policy).map(asPut)];
+    validation.policy === undefined
+      ? []
+      : [
+          ...realmWarnings(context.app),
+          ...surprisesOf(validation.policy, resolution.document),
+          ...warningsOf(validation.policy).map(asPut),
+        ];
   if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
   // Both know better than the shape of the document what the field may be here.
   const replaceProblem = (problem: Problem) => {

@@ -9,6 +9,7 @@ import { boundNames, boundsOf, type TotalBounds, type Usage } from "../bounds/bo
 import { ApiError } from "../errors/api-error.ts";
 import { isKnown } from "../http/etags.ts";
 import { appsOf, callerOf } from "../plugins/authentication.ts";
+import { missingLists } from "../policies/missing-lists.ts";
 import { outsiders } from "../policies/validate-realm.ts";
 import { appBodySchema, readAppBody } from "../schemas/app-body.ts";
 import { afterParameter, appSegment, changeParameters, limitParameter, querySchema } from "../schemas/parameters.ts";
@@ -18,7 +19,6 @@ import { type App, deleteApp, getApp, listApps, type PolicyOfApp, putApp } from 
 import { noUsage, readUsage, readUsages } from "../storage/usage.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
-import { missingLists } from "./missing-lists.ts";
 import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;

@@ -3,14 +3,24 @@
 
 import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
-import { addProblem, listProblems, maxProblems, noFindings, problemCount } from "@sluice/limiter/document/problems.ts";
+import {
+  addProblem,
+  type Findings,
+  listProblems,
+  maxProblems,
+  noFindings,
+  type Problem,
+  problemCount,
+} from "@sluice/limiter/document/problems.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { HeldBody } from "../bodies/bodies-held.ts";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
+import { refuseWarnings } from "../errors/refuse-warnings.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { apiErrorFrom } from "../plugins/error-responses.ts";
+import { ConsumerWarnings } from "../policies/consumer-warnings.ts";
 import {
   consumerShape,
   describedId,
@@ -27,6 +37,7 @@ import {
   limitParameter,
   parseWait,
   querySchema,
+  strictParameter,
   waitParameter,
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
@@ -60,7 +71,7 @@ const params = { type: "object", properties: { app: appSegment, consumer: consum
 
 interface OneConsumer {
   Params: { app: string; consumer: string };
-  Querystring: { wait?: string; dryRun: boolean };
+  Querystring: { wait?: string; dryRun: boolean; strict: boolean };
 }
 
 interface ConsumersQuery {
@@ -133,7 +144,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
         description:
           "Of policies with `planBy: consumer`: the first value of the key is the consumer's id. In a URL, an id is percent-encoded.",
         params,
-        querystring: querySchema(changeParameters),
+        querystring: querySchema({ ...changeParameters, strict: strictParameter }),
         response: answers({ 200: "ConsumerChange", 201: "ConsumerChange" }),
       },
     },
@@ -144,11 +155,14 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const terms = readConsumer(request.body, findings);
       refuseProblems(listProblems(findings));
       if (terms === undefined) throw new Error("a consumer without problems was not read");
+      const warnings = await new ConsumerWarnings(app.database, name).of(terms);
+      if (request.query.strict) refuseWarnings("invalid-request", warnings);
       const put = await putConsumer(app.database, originOf(request), name, { id, ...terms }, app.totalBounds);
       const isStored = !request.query.dryRun;
       reply.code(put.created && isStored ? 201 : 200);
       const { position } = put.consumer;
-      return { ...shown(put.consumer), position, ...(await announce(app, reply, position, request.query)) };
+      const applied = await announce(app, reply, position, request.query);
+      return { ...shown(put.consumer), position, ...applied, ...reported(warnings) };
     },
   );
 
@@ -176,7 +190,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
 
 interface ManyConsumers {
   Params: { app: string };
-  Querystring: { wait?: string; replace: boolean; allowEmpty: boolean; progress: boolean };
+  Querystring: { wait?: string; replace: boolean; allowEmpty: boolean; progress: boolean; strict: boolean };
 }
 
 const flag = (description: string) =>
@@ -210,6 +224,7 @@ async function importRoute(app: FastifyInstance): Promise<void> {
           replace: flag("Delete the app's consumers that are not in the body."),
           allowEmpty: flag("With `replace`: accept a body without any consumer, which deletes all of them."),
           progress: flag("Answer while the consumers are stored, line by line."),
+          strict: strictParameter,
         }),
         response: answers({ 200: importAnswer }),
       },
@@ -222,19 +237,22 @@ async function importRoute(app: FastifyInstance): Promise<void> {
       try {
         const most = await readMostImported(app.database, name, app.totalBounds);
         const read = app.readDocuments(request, body);
-        const consumers = await readConsumers(app, request, read, replace && allowEmpty, most);
+        const warnings = noFindings();
+        const consumers = await readConsumers(app, request, read, replace && allowEmpty, most, warnings);
+        const warned = reported(listProblems(warnings));
+        if (request.query.strict) refuseWarnings("invalid-consumers", warned.warnings ?? []);
         const origin = originOf(request);
         const underWay = await beginImport(app.database, origin, name, consumers, replace, app.totalBounds);
         const work = storeConsumers(app, request, origin, underWay, consumers, body);
         if (progress) {
           reply.type("application/x-ndjson; charset=utf-8").header("x-accel-buffering", "no");
           // It is stored while the answer is read.
-          answer = Readable.from(linesOf(app, reply, request, work)).once("close", () => body.end());
+          answer = Readable.from(linesOf(app, reply, request, work, warned)).once("close", () => body.end());
           return answer;
         }
         let last: Progress | undefined;
         for await (const one of work) last = one;
-        return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)) };
+        return { ...last, ...(await announce(app, reply, last?.position ?? 0, request.query)), ...warned };
       } finally {
         if (answer === undefined) body.end();
       }
@@ -250,6 +268,15 @@ const importAnswer = {
   },
 };
 
+interface Warned {
+  readonly warnings?: readonly LocatedProblem[];
+}
+
+/** The field is absent if there are no warnings. */
+function reported(warnings: readonly LocatedProblem[]): Warned {
+  return warnings.length === 0 ? {} : { warnings };
+}
+
 interface Progress extends ImportCounts {
   readonly done: number;
   readonly of: number;
@@ -259,6 +286,7 @@ interface Progress extends ImportCounts {
  * Reads and validates the lines, until there are too many of them or a hundred faults.
  *
  * @param most how many consumers there may be
+ * @param warnings receives those of the first lines that have some
  * @throws ApiError invalid-consumers, malformed-body, bound-exceeded, or what the body does
  */
 async function readConsumers(
@@ -267,16 +295,16 @@ async function readConsumers(
   read: AsyncIterable<readonly ReadDocument[]>,
   mayBeEmpty: boolean,
   most: number,
+  warnings: Findings,
 ): Promise<Map<string, NamedTerms>> {
   const consumers = new Map<string, NamedTerms>();
   const errors = noFindings();
+  const warningsOf = new ConsumerWarnings(app.database, request.params.app);
   const pause = app.pausesOf(request);
   let isMalformed = false;
   let count = 0;
-  const add = (line: number, problem: { path: string; expected: string; got: string }) => {
-    const located: LocatedProblem = { line, ...problem };
-    addProblem(errors, located);
-  };
+  const at = (line: number, problem: Problem): LocatedProblem => ({ line, ...problem });
+  const add = (line: number, problem: Problem) => addProblem(errors, at(line, problem));
   const refuse = () => {
     const found = problemCount(errors);
     const [first] = errors.problems as LocatedProblem[];
@@ -303,6 +331,8 @@ async function readConsumers(
       if (consumers.has(consumer.id)) {
         add(line, { path: "id", expected: "an id that no line before has", got: describedId(consumer.id) });
       } else consumers.set(consumer.id, consumer);
+      if (problemCount(warnings) >= maxProblems) continue;
+      for (const warning of await warningsOf.of(consumer)) addProblem(warnings, at(line, warning));
     }
   }
   if (problemCount(errors) > 0) throw refuse();
@@ -396,6 +426,7 @@ async function* linesOf(
   reply: FastifyReply,
   request: FastifyRequest<ManyConsumers>,
   work: AsyncIterable<Progress>,
+  warned: Warned,
 ): AsyncGenerator<string> {
   try {
     let last: Progress | undefined;
@@ -404,7 +435,7 @@ async function* linesOf(
       last = one;
     }
     const applied = await announce(app, reply, last?.position ?? 0, request.query);
-    yield `${JSON.stringify({ ...last, ...applied })}\n`;
+    yield `${JSON.stringify({ ...last, ...applied, ...warned })}\n`;
   } catch (error) {
     yield `${JSON.stringify({ error: problemDocument(apiErrorFrom(error, request)) })}\n`;
   }

@@ -4,8 +4,11 @@ import type { Problem } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance } from "fastify";
 import { documentBytes } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors } from "../errors/api-error.ts";
+import { refuseWarnings } from "../errors/refuse-warnings.ts";
 import { isKnown } from "../http/etags.ts";
 import { callerOf } from "../plugins/authentication.ts";
+import { fleetWarnings } from "../policies/fleet-warnings.ts";
+import { missingLists } from "../policies/missing-lists.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import {
@@ -15,6 +18,7 @@ import {
   limitParameter,
   policySegment,
   querySchema,
+  strictParameter,
 } from "../schemas/parameters.ts";
 import { policyBodySchema } from "../schemas/policy-schema.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
@@ -24,8 +28,6 @@ import { deletePolicy, getPolicy, listPolicies, putPolicy, type StoredPolicy } f
 import { readTemplates } from "../storage/template-documents.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf } from "./applied.ts";
-import { missingLists } from "./missing-lists.ts";
-import { missingRedis } from "./missing-redis.ts";
 import { etagOf, preconditionOf } from "./preconditions.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
@@ -34,7 +36,7 @@ const tags = ["policies"];
 
 interface OnePolicy {
   Params: { app: string; policy: string };
-  Querystring: { wait?: string };
+  Querystring: { wait?: string; strict: boolean };
 }
 
 export default async function policyRoutes(
@@ -60,7 +62,7 @@ export default async function policyRoutes(
     },
   );
 
-  app.post<{ Params: { app: string } }>(
+  app.post<{ Params: { app: string }; Querystring: { strict: boolean } }>(
     "/apps/:app/policies/validate",
     {
       config: { access: "read", records: "nothing", body: policyBodySchema, refuses: ["app-not-found"] },
@@ -68,9 +70,9 @@ export default async function policyRoutes(
         tags,
         summary: "Check a document without storing it",
         description:
-          "Answers 200 for a valid document, with warnings such as settings without effect, and 422 for an invalid one, with all errors. The name may be absent, as for PUT.",
+          "Answers 200 for a valid document, with the warnings that PUT would have, and 422 for an invalid one, with all errors. The name may be absent, as for PUT.",
         params: appParams,
-        querystring: querySchema({}),
+        querystring: querySchema({ strict: strictParameter }),
         response: answers({ 200: "Validity", 422: "Validity" }),
       },
     },
@@ -82,9 +84,16 @@ export default async function policyRoutes(
       if (tooLarge.length > 0) return reply.code(422).send({ valid: false, errors: tooLarge });
       const validation = validatePut(request.body, undefined, redisIsSet, templates, context);
       const problems = [...validation.problems, ...documentProblems(documentBytes(validation.resolved))];
-      const { warnings } = validation;
-      if (problems.length === 0) return { valid: true, ...reported(warnings) };
-      return reply.code(422).send({ valid: false, errors: problems });
+      if (problems.length > 0) return reply.code(422).send({ valid: false, errors: problems });
+      const warnings = [
+        ...validation.warnings,
+        ...fleetWarnings(validation.resolved, app.fleet.list()),
+        ...(await missingLists(app.database, owner.name, exemptOf(request.body))),
+      ];
+      const isRefused = request.query.strict && warnings.length > 0;
+      return isRefused
+        ? reply.code(422).send({ valid: false, errors: warnings })
+        : { valid: true, ...reported(warnings) };
     },
   );
 
@@ -124,14 +133,14 @@ export default async function policyRoutes(
         description:
           "The policy gets the name in the URL, which may be absent from the document. Putting the same document again changes nothing.",
         params,
-        querystring: querySchema(changeParameters),
+        querystring: querySchema({ ...changeParameters, strict: strictParameter }),
         response: answers({ 200: "PolicyChange", 201: "PolicyChange" }, etagHeader),
       },
     },
     async (request, reply) => {
       const { app: appName, policy: name } = request.params;
+      const missing = await missingLists(app.database, appName, exemptOf(request.body));
       let warnings: readonly Problem[] = [];
-      let stored: unknown;
       const put = {
         app: appName,
         name,
@@ -143,17 +152,17 @@ export default async function policyRoutes(
           const context = contextOf(owner, callerOf(request));
           const validation = validatePut(request.body, name, redisIsSet, templates, context);
           if (validation.problems.length > 0) throw invalidPolicy(validation.problems);
-          warnings = [...validation.warnings, ...missingRedis(validation.document, app.fleet.list())];
-          stored = validation.document;
+          const ofFleet = fleetWarnings(validation.resolved, app.fleet.list());
+          warnings = [...validation.warnings, ...ofFleet, ...missing];
+          if (request.query.strict) refuseWarnings("invalid-policy", warnings);
           return validation;
         },
       };
       const { revision, created } = await putPolicy(app.database, originOf(request), put);
-      const missing = await missingLists(app.database, appName, (stored as { exempt?: unknown } | undefined)?.exempt);
       reply.code(created ? 201 : 200).header("etag", etagOf(revision));
       return {
         ...(await announceChange(app, reply, revision, request.query.wait)),
-        ...reported([...warnings, ...missing]),
+        ...reported(warnings),
       };
     },
   );
@@ -184,6 +193,10 @@ export default async function policyRoutes(
       return announceChange(app, reply, revision, request.query.wait);
     },
   );
+}
+
+function exemptOf(document: unknown): unknown {
+  return (document as { exempt?: unknown } | null)?.exempt;
 }
 
 /** The field is absent if there are no warnings. */

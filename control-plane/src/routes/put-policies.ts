@@ -14,8 +14,11 @@ import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { type Bounds, boundsOf, mostDocumentBytes } from "../bounds/bounds.ts";
 import { documentBytes, noSize, policySize } from "../bounds/policy-size.ts";
 import { ApiError, countOfErrors, type LocatedProblem } from "../errors/api-error.ts";
+import { refuseWarnings } from "../errors/refuse-warnings.ts";
 import { callerOf, requireAccess } from "../plugins/authentication.ts";
 import { manyTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
+import { fleetWarnings } from "../policies/fleet-warnings.ts";
+import { missingListsOf } from "../policies/missing-lists.ts";
 import { validatePut } from "../policies/validate-policy.ts";
 import { contextOf } from "../policies/validate-realm.ts";
 import type { Gateway } from "../push/fleet.ts";
@@ -25,6 +28,7 @@ import {
   changeParameters,
   pruneParameter,
   querySchema,
+  strictParameter,
 } from "../schemas/parameters.ts";
 import { namedPolicySchema } from "../schemas/policy-schema.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
@@ -36,12 +40,11 @@ import {
   type Surroundings,
 } from "../storage/put-policies.ts";
 import { announceChange, originOf } from "./applied.ts";
-import { missingRedis } from "./missing-redis.ts";
 import { etagOf, preconditionOf } from "./preconditions.ts";
 
 interface ManyPolicies {
   Params: { app: string };
-  Querystring: { wait?: string; prune: boolean; allowEmpty: boolean };
+  Querystring: { wait?: string; prune: boolean; allowEmpty: boolean; strict: boolean };
 }
 
 /** Names of policies are shorter. */
@@ -70,7 +73,12 @@ export default async function putPoliciesRoutes(
         description:
           "The body has one policy on each line (`application/jsonl`), or YAML documents separated by `---` (`application/yaml`), at most 64 MiB. Each policy has its name. Policies that are not in the body stay as they are, unless `prune` is true. Errors name the line. If-Match takes the newest revision of the app, which the answer to each change by this route has as `ETag`; `If-None-Match: *` is for an app without policies.",
         params: { type: "object", properties: { app: appSegment } },
-        querystring: querySchema({ ...changeParameters, prune: pruneParameter, allowEmpty: allowEmptyParameter }),
+        querystring: querySchema({
+          ...changeParameters,
+          prune: pruneParameter,
+          allowEmpty: allowEmptyParameter,
+          strict: strictParameter,
+        }),
         response: answers({ 200: "PoliciesChange" }, etagHeader),
       },
     },
@@ -83,7 +91,7 @@ export default async function putPoliciesRoutes(
         const bytesBefore = await readPolicyBytes(app.database, name);
         const check = new Check(app, request, redisIsSet, surroundings, bytesBefore);
         for await (const documents of app.readDocuments(request, body)) await check.take(documents);
-        check.end(prune && allowEmpty);
+        await check.end(prune && allowEmpty);
         // The body may have taken long to arrive. Whoever was disabled meanwhile changes nothing any more, and whoever ceased to be an
         // admin stores nothing that only admins may.
         const { isAdmin } = callerOf(request);
@@ -125,7 +133,7 @@ class Check {
   readonly #app: FastifyInstance;
   /** Listed once: to sort thousands for each document would take longer than to read it. */
   readonly #gateways: readonly Gateway[];
-  readonly #request: FastifyRequest;
+  readonly #request: FastifyRequest<ManyPolicies>;
   readonly #pause: () => Promise<void>;
   readonly #redisIsSet: boolean;
   readonly #surroundings: Surroundings;
@@ -135,6 +143,8 @@ class Check {
   readonly #most: Pick<Bounds, "policies" | "bytes">;
   readonly #errors = noFindings();
   readonly #warnings = noFindings();
+  /** Whom the policies exempt, and where they say so. */
+  readonly #exempts: { readonly exempt: unknown; readonly where: Located }[] = [];
   /** By the name: where it came first. */
   readonly #lines = new Map<string, number>();
   #documents = 0;
@@ -143,7 +153,7 @@ class Check {
 
   constructor(
     app: FastifyInstance,
-    request: FastifyRequest,
+    request: FastifyRequest<ManyPolicies>,
     redisIsSet: boolean,
     surroundings: Surroundings,
     bytesBefore: ReadonlyMap<string, number>,
@@ -173,14 +183,14 @@ class Check {
   }
 
   /** @throws ApiError malformed-body, invalid-policy */
-  end(mayBeEmpty: boolean): void {
+  async end(mayBeEmpty: boolean): Promise<void> {
     if (this.#documents === 0 && !mayBeEmpty) {
       const detail =
         "The body has no policy. To delete all policies of the app, send ?prune=true&allowEmpty=true. Nothing was stored.";
       throw new ApiError("malformed-body", detail);
     }
     const count = problemCount(this.#errors);
-    if (count === 0) return;
+    if (count === 0) return this.#warn();
     const [first] = this.#errors.problems as LocatedProblem[];
     const where = first?.policy === undefined ? "" : ` (policy "${first.policy}")`;
     const detail = `${countOfErrors(count)} in the body, the first on line ${first?.line}${where}. Nothing was stored.`;
@@ -195,8 +205,18 @@ class Check {
       await this.#pause();
       check.#takeOne({ line: this.#lines.get(name) ?? 0, document: JSON.parse(document) });
     }
-    check.end(true);
+    await check.end(true);
     return check.policies;
+  }
+
+  async #warn(): Promise<void> {
+    const missing = await missingListsOf(
+      this.#app.database,
+      this.#surroundings.owner.name,
+      this.#exempts.map(({ exempt }) => exempt),
+    );
+    missing.forEach((warnings, i) => void addLocated(this.#warnings, this.#exempts[i]?.where ?? {}, warnings));
+    if (this.#request.query.strict) refuseWarnings("invalid-policy", listProblems(this.#warnings));
   }
 
   /** The field is absent if there are no warnings. */
@@ -250,8 +270,9 @@ class Check {
     }
     if (policy === undefined) return;
     this.policies.set(policy, { document: JSON.stringify(validation.document), ...size });
-    const warnings = [...validation.warnings, ...missingRedis(validation.document, this.#gateways)];
-    addLocated(this.#warnings, where, warnings);
+    addLocated(this.#warnings, where, [...validation.warnings, ...fleetWarnings(validation.resolved, this.#gateways)]);
+    const { exempt } = validation.document as { exempt?: unknown };
+    if (exempt !== undefined) this.#exempts.push({ exempt, where });
   }
 
   #exceeded(bound: "policies" | "bytes", line: number): ApiError {
@@ -265,7 +286,9 @@ class Check {
   }
 }
 
-function addLocated(findings: Findings, where: { line: number; policy?: string }, problems: readonly Problem[]): void {
+type Located = Pick<LocatedProblem, "line" | "policy">;
+
+function addLocated(findings: Findings, where: Located, problems: readonly Problem[]): void {
   for (const problem of problems) {
     const located: LocatedProblem = { ...where, ...problem };
     addProblem(findings, located);

@@ -42,6 +42,13 @@ export const dryRunParameter = {
   "x-expected": "true or false",
 } as const;
 
+export const strictParameter = {
+  type: "boolean",
+  default: false,
+  description: "Refuse what there are warnings of.",
+  "x-expected": "true or false",
+} as const;
+
 export const pruneParameter = {
   type: "boolean",
   default: false,

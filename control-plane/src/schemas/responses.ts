@@ -746,11 +746,16 @@ const appliedConsumers = {
 
 const consumerChange = {
   $id: "ConsumerChange",
-  ...object({ ...consumerFields, position: consumersPosition, applied: appliedConsumers, dryRun: dryRun.dryRun }, [
-    ...Object.keys(consumerFields),
-    "applied",
-    "dryRun",
-  ]),
+  ...object(
+    {
+      ...consumerFields,
+      position: consumersPosition,
+      applied: appliedConsumers,
+      dryRun: dryRun.dryRun,
+      warnings: problems,
+    },
+    [...Object.keys(consumerFields), "applied", "dryRun", "warnings"],
+  ),
 };
 
 const consumersChange = {
@@ -765,8 +770,9 @@ const consumersChange = {
       deleted: { ...count, description: "How many were deleted, with `replace`." },
       position: consumersPosition,
       applied: appliedConsumers,
+      warnings: problems,
     },
-    ["applied"],
+    ["applied", "warnings"],
   ),
 };
 

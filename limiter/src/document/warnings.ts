@@ -1,9 +1,10 @@
-// Settings without effect produce warnings: the policy is valid, but one of its settings changes nothing. The warnings go to
-// whoever puts the policy, and do not prevent it.
+// Warnings: the policy is valid, but one of its settings changes nothing, or a field that it leaves out reaches further than its author may
+// think. Whoever writes the default down has thought of it. The warnings go to whoever puts the policy, and do not prevent it.
 
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
+import { type KeyPart, keyPartText } from "../key/key-part.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable, leastLeasedUs } from "../lease/ledger.ts";
 import { formatDuration } from "./duration.ts";
@@ -42,6 +43,39 @@ export function warningsOf(policy: Policy): Problem[] {
     findWhatIsNotLeased(policy, findings);
   }
   return listProblems(findings);
+}
+
+/**
+ * @param document of the policy, as its author wrote it
+ * @returns warnings of defaults that let the policy reach further than its author may think
+ */
+export function surprisesOf({ mode, match, key }: Policy, document: unknown): Problem[] {
+  const findings = noFindings();
+  if (mode === "off") return [];
+  const written = document as { readonly key?: unknown; readonly onMissingKey?: unknown };
+  const { hosts, paths, methods, headers } = match;
+  const isOfAll = hosts.length + paths.length + methods.length + Object.keys(headers).length === 0;
+  if (isOfAll && written.key === undefined) {
+    addProblem(findings, {
+      path: "key",
+      expected: 'a key, like ["ip"]; or ["const:all"], if all clients are meant to share one counter',
+      got: "nothing: every request of every client uses one counter, so that one client can use up what all have",
+    });
+  }
+  const chosen = key.find(isLeftToClients);
+  if (chosen !== undefined && written.onMissingKey === undefined) {
+    addProblem(findings, {
+      path: "onMissingKey",
+      expected: "deny or shared; or skip, if requests without the key are meant to pass uncounted",
+      got: `nothing: a request without ${keyPartText(chosen)} passes uncounted`,
+    });
+  }
+  return listProblems(findings);
+}
+
+/** Whether a client decides if the request has this part. */
+function isLeftToClients({ source }: KeyPart): boolean {
+  return source === "header" || source === "cookie" || source === "query" || source === "form" || source === "jwt";
 }
 
 function findWhatIsNotLeased({ limits, plans, overrides, cost, costSource }: Policy, findings: Findings): void {

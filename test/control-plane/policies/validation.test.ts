@@ -4,6 +4,7 @@ import {
   sharedControlPlane,
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
+import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 
 const books = "/apps/default/policies/books";
 const validate = "/apps/default/policies/validate";
@@ -93,6 +94,52 @@ describe("validation", () => {
     expect((await call("GET", books)).body).toEqual({ name: "books", ...body });
     expect((await call("PUT", books, { body: onePerSecond })).body).toEqual({ revision: 2 });
     expect((await call("POST", validate, { body: { ...body, limits: [] } })).body).not.toHaveProperty("warnings");
+  });
+
+  it("warns of what reaches further than it may seem; strict refuses what there are warnings of", async () => {
+    const { call } = await startControlPlane();
+    const body = { limits: onePerSecond.limits };
+    const paths = (problems: { path: string }[]) => problems.map(({ path }) => path);
+    const validated = await call("POST", validate, { body });
+    expect([validated.status, paths(validated.body.warnings)]).toEqual([200, ["key"]]);
+    const strictly = await call("POST", `${validate}?strict=true`, { body });
+    expect([strictly.status, strictly.body.valid, paths(strictly.body.errors)]).toEqual([422, false, ["key"]]);
+    const refused = await call("PUT", `${books}?strict=true`, { body });
+    expect([refused.status, refused.body.code, paths(refused.body.errors)]).toEqual([400, "invalid-policy", ["key"]]);
+    expect(refused.body.detail).toBe(
+      "There is 1 warning, and strict=true refuses what there are warnings of. Nothing was stored.",
+    );
+    expect((await call("GET", books)).status).toBe(404);
+    const many = {
+      text: `${JSON.stringify({ name: "books", ...body, exempt: { cidrs: ["@gone"] } })}\n`,
+      type: "application/jsonl",
+    };
+    const all = await call("PUT", "/apps/default/policies?strict=true", many);
+    expect([all.status, all.body.errors]).toMatchObject([
+      400,
+      [
+        { line: 1, policy: "books", path: "key" },
+        { line: 1, policy: "books", path: "exempt.cidrs[0]" },
+      ],
+    ]);
+    expect(paths((await call("PUT", "/apps/default/policies", many)).body.warnings)).toEqual([
+      "key",
+      "exempt.cidrs[0]",
+    ]);
+    expect((await call("PUT", `${books}?strict=true`, { body: { ...body, key: [] } })).status).toBe(200);
+  });
+
+  it("warns of a scope that nobody chose while several gateways are connected", async () => {
+    const running = await startControlPlane();
+    const warningsOf = async (scope: object) =>
+      (await running.call("POST", validate, { body: { ...onePerSecond, ...scope } })).body.warnings;
+    await connectGateway(running, "one");
+    expect(await warningsOf({})).toBeUndefined();
+    await connectGateway(running, "two");
+    await expect
+      .poll(() => warningsOf({}))
+      .toMatchObject([{ path: "scope", got: expect.stringContaining("2 times as much") }]);
+    expect(await warningsOf({ scope: "node" })).toBeUndefined();
   });
 
   it("refuses a name other than the URL's", async () => {

@@ -291,7 +291,9 @@ describe("?wait", () => {
     const picky = await connectGateway(running, "picky");
     for (const gateway of [good, picky]) await gateway.next("snapshot");
     let answered = false;
-    const put = running.call("PUT", `${books}?wait=60s`, { body: onePerSecond }).finally(() => (answered = true));
+    const put = running
+      .call("PUT", `${books}?wait=60s`, { body: { ...onePerSecond, scope: "node" } })
+      .finally(() => (answered = true));
     good.apply(await good.next("snapshot"));
     const { epoch, revision } = await picky.next("snapshot");
     await untilPasses(async () => {

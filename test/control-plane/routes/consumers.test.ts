@@ -23,6 +23,9 @@ async function start(): Promise<Running & { pass(ms: number): void }> {
   let time = nowMs;
   const running = await startControlPlane({}, { now: () => time });
   await running.call("PUT", "/apps/shop", { body: { realm: {} } });
+  const plans = { free: burst(1), pro: burst(2), max: burst(3) };
+  const books = { key: ["header:x-id"], onMissingKey: "deny", plans, planBy: "consumer", defaultPlan: "free" };
+  expect((await running.call("PUT", "/apps/shop/policies/books", { body: books })).status).toBe(201);
   const pass = (ms: number) => {
     time += ms;
   };
@@ -59,6 +62,53 @@ const audited = async ({ call }: Running) =>
   (await call("GET", "/audit?app=shop&limit=1000")).body.entries.filter(({ action }: { action: string }) =>
     action.endsWith("consumer"),
   );
+
+describe("warnings", () => {
+  const month = { name: "burst", algorithm: "fixed-window", quota: 9, window: "month", timezone: "Europe/Berlin" };
+  const bucket = { name: "burst", algorithm: "token-bucket", quota: 9, window: "1s" };
+  const cases = [
+    [{ plan: "entreprise" }, ["plan"]],
+    [{ plan: "pro", overrides: { boks: burst(7) } }, ["overrides.boks"]],
+    [{ plan: "pro", overrides: { books: [{ ...burst(7)[0], name: "brst" }] } }, ["overrides.books[0].name"]],
+    [{ plan: "pro", overrides: { books: [bucket] } }, ["overrides.books[0].algorithm"]],
+    [{ plan: "pro", overrides: { books: [month] } }, ["overrides.books[0]"]],
+    [{ plan: "fre", overrides: { boks: burst(7), books: [month] } }, ["plan", "overrides.boks", "overrides.books[0]"]],
+    [{ plan: "max", overrides: { books: burst(7) } }, undefined],
+  ] as const;
+
+  it.each(cases)("%j", async (terms, paths) => {
+    const running = await start();
+    const pathsOf = (problems: { path: string }[] | undefined) => problems?.map(({ path }) => path);
+    const strict = await running.call("PUT", `${at("ann")}?strict=true`, { body: terms });
+    expect([strict.status, pathsOf(strict.body.errors)]).toEqual(paths === undefined ? [201, undefined] : [400, paths]);
+    const put = await running.call("PUT", at("ann"), { body: terms });
+    expect([put.status, pathsOf(put.body.warnings)]).toEqual([paths === undefined ? 200 : 201, paths]);
+    const text = lines({ id: "bob", plan: "pro" }, { id: "cid", ...terms });
+    const refused = await load(running, text, "?strict=true");
+    expect([refused.status, refused.body.code]).toEqual(
+      paths === undefined ? [200, undefined] : [400, "invalid-consumers"],
+    );
+    expect(pathsOf(refused.body.errors)).toEqual(paths);
+    const loaded = await load(running, text);
+    expect([loaded.status, pathsOf(loaded.body.warnings)]).toEqual([200, paths]);
+    for (const { line } of loaded.body.warnings ?? []) expect(line).toBe(2);
+  });
+
+  it("say what there is instead", async () => {
+    const { call } = await start();
+    const { body } = await call("PUT", at("ann"), { body: { plan: "entreprise" } });
+    expect(body.warnings).toEqual([
+      {
+        path: "plan",
+        expected: "a plan of a policy with planBy: consumer, like free, max, pro",
+        got: '"entreprise", for which the default plan holds',
+      },
+    ]);
+    await call("DELETE", "/apps/shop/policies/books");
+    const without = await call("PUT", at("ann"), { body: { plan: "pro" } });
+    expect(without.body.warnings).toMatchObject([{ expected: expect.stringContaining("the app has none") }]);
+  });
+});
 
 describe("a consumer", () => {
   it("is made, read, changed and deleted, and each is audited", async () => {
@@ -148,6 +198,7 @@ describe("a consumer", () => {
     expect([status, body.code]).toEqual([409, "bound-exceeded"]);
     expect(body.bounds).toEqual([{ bound: "consumers", of: "app", used: 1, allowed: 1, wanted: 1 }]);
     expect((await call("PUT", at("ann"), { body: { plan: "free" } })).status).toBe(200);
+    expect((await call("DELETE", "/apps/shop/policies/books")).status).toBe(200);
     expect((await call("DELETE", "/apps/shop")).status).toBe(200);
     expect((await call("GET", at("ann"))).body.code).toBe("app-not-found");
     await call("PUT", "/apps/shop", { body: { realm: {} } });

@@ -21,7 +21,7 @@ describe("the API of policies", () => {
 
   it("reads YAML under each of its media types", async () => {
     const { call } = await startControlPlane();
-    const text = "limits:\n  - { algorithm: token-bucket, quota: 2, window: 1s, burst: 10 }\n";
+    const text = "key: []\nlimits:\n  - { algorithm: token-bucket, quota: 2, window: 1s, burst: 10 }\n";
     for (const type of ["application/yaml", "text/yaml", "application/x-yaml", "text/vnd.yaml"]) {
       expect([type, (await call("PUT", books, { text, type })).body]).toEqual([type, { revision: 1 }]);
     }

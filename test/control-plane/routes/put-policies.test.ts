@@ -274,7 +274,7 @@ describe("a PUT of many policies", () => {
     const template = (status: number) =>
       running.call("PUT", "/apps/shop/templates/polite", { body: { onLimit: { status } } });
     await template(400);
-    const overrides = Array.from({ length: 500 }, (_, i) => ({ key: [`key ${i}`], ...perSecond(1_000 + i) }));
+    const overrides = Array.from({ length: 500 }, (_, i) => ({ ...perSecond(1_000 + i), key: [`key ${i}`] }));
     const large = Array.from({ length: 30 }, (_, i) => ({ ...named(`p${i}`), key: ["header:x-user"], overrides }));
     const text = lines({ ...named("a"), onLimit: { template: "polite" } }, ...large);
     const { answer, go } = putSlowly(running, text, lines(named("b")));

@@ -54,7 +54,7 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
         expect(received).toContainEqual({ type: "fleet", gateways: 2, takesActivity: true, protocol: protocolVersion });
     });
 
-    const put = one.call("PUT", "/apps/default/policies/books?wait=30s", { body: onePerSecond });
+    const put = one.call("PUT", "/apps/default/policies/books?wait=30s", { body: { ...onePerSecond, scope: "node" } });
     here.apply(await here.next("snapshot"));
     const pushed = await there.next("snapshot");
     there.apply(pushed);

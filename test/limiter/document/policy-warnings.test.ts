@@ -1,12 +1,43 @@
 import { describe, expect, it } from "vitest";
 import { compilePolicy } from "../../../limiter/src/compiled/compile.ts";
-import { warningsOf } from "../../../limiter/src/document/warnings.ts";
+import { surprisesOf, warningsOf } from "../../../limiter/src/document/warnings.ts";
 import { policyNamed } from "../policies.ts";
 
 const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
 const inVain = "; as it is, Redis decides every request in spite of leased";
 const leased = (limit: object, more: object = {}) =>
   policyNamed("p", { scope: "cluster", consistency: "leased", limits: [limit], ...more });
+
+describe("a warning about what reaches further than it may seem", () => {
+  const limits = [fast];
+  const pathsOf = (document: Record<string, unknown>) =>
+    surprisesOf(policyNamed("p", document), document).map(({ path }) => path);
+
+  it("is of one counter for every request of every client, unless its author said so", () => {
+    expect(pathsOf({ limits })).toEqual(["key"]);
+    expect(pathsOf({ limits, match: {} })).toEqual(["key"]);
+    expect(pathsOf({ limits, mode: "shadow" })).toEqual(["key"]);
+    for (const match of [{ paths: ["/a"] }, { hosts: ["a.test"] }, { methods: ["PUT"] }, { headers: { a: ["b"] } }]) {
+      expect(pathsOf({ limits, match })).toEqual([]);
+    }
+    for (const key of [[], ["ip"], ["const:all"]]) expect(pathsOf({ limits, key })).toEqual([]);
+    expect(pathsOf({ limits, mode: "off" })).toEqual([]);
+  });
+
+  it("is of a key that clients may leave out, unless its author said what happens then", () => {
+    for (const part of ["header:a", "cookie:a", "query:a", "form:a", "jwt:a"]) {
+      expect(pathsOf({ limits, key: ["ip", part] })).toEqual(["onMissingKey"]);
+      for (const onMissingKey of ["skip", "deny", "shared"]) {
+        expect(pathsOf({ limits, key: [part], onMissingKey })).toEqual([]);
+      }
+    }
+    for (const part of ["ip", "path", "host", "method", "var:a", "const:a"]) {
+      expect(pathsOf({ limits, key: [part] })).toEqual([]);
+    }
+    const [warning] = surprisesOf(policyNamed("p", { limits, key: ["header:X-A"] }), { key: ["header:X-A"] });
+    expect(warning?.got).toBe("nothing: a request without header:x-a passes uncounted");
+  });
+});
 
 describe("a warning about a setting without effect", () => {
   it("is absent if every setting has an effect", () => {

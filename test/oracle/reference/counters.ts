@@ -45,7 +45,7 @@ export interface Bucket {
   /** Whether it had units of another quota, so that its parts of a µs are not known. */
   readonly isRounded?: boolean;
   /** What is stored, if it was read under another quota: a request that charges nothing leaves it as it is. */
-  readonly stored?: { readonly full: Rational; readonly quota: bigint; readonly isRounded: boolean };
+  readonly stored?: Pick<Counter & Bucket, "full" | "quota" | "isRounded" | "forgiven">;
   /** Whether it was warm when it last refused: a store may know that or not. */
   readonly wasWarm?: boolean;
   /** Nothing is stored of it yet. */
@@ -177,7 +177,14 @@ function patienceUs({ windowUs }: Limit): bigint {
 /** What the bucket is now, before the request. */
 function bucketsAt(stored: (Counter & Bucket) | undefined, limit: Limit, nowUs: bigint, isShared: boolean): Bucket[] {
   if (stored === undefined) return [newBucket(limit, nowUs)];
-  return owedAgain(stored, limit).flatMap((counter) => presentAt(counter, limit, nowUs, isShared));
+  return owedAgain(stored, limit).flatMap((counter) => {
+    const present = presentAt(counter, limit, nowUs, isShared);
+    if (counter === stored || stored.forgiven === undefined) return present;
+    // A refusal may leave what a smaller bucket has forgiven as it was.
+    const { full, quota, isRounded = false, forgiven } = stored;
+    const asStored = { full, quota, isRounded, forgiven };
+    return present.flatMap((one) => (one.begins ? [one] : [one, { ...one, stored: asStored }]));
+  });
 }
 
 /** A larger bucket than the one that forgave a debt owes it. */
@@ -322,8 +329,8 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
     charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: fillsInOf(bucket, limit, after, clock) },
-    // A refused request does not use the bucket, so its hour goes on.
-    kept: begins ? (limit.isShaped ? { ...kept, begins } : undefined) : { ...kept, ...stored },
+    // A refused request does not use the bucket, so its hour goes on. A full one without `initial` and `warmUp` is deleted sooner or later.
+    kept: begins ? { ...kept, begins } : { ...kept, ...stored },
     refunded: { ...used, full: owed, fillsIn: fillsInOf(bucket, limit, owed, clock) },
   };
 }
@@ -487,14 +494,14 @@ export function toppedUp(
   units: bigint,
   moment: Moment,
 ): readonly (Counter | undefined)[] {
-  return look(counter, limit, 0n, moment).map(({ kept }) => {
+  return look(counter, limit, 0n, moment).flatMap(({ kept }) => {
     // A counter that begins, or begins anew, has no units to return. A clock that steps back may bring the former one again.
     const isNew = counter === undefined || kept === undefined || (kept.kind === "bucket" && kept.begins === true);
     return isNew ? counter : withMore(kept, limit, units, moment);
   });
 }
 
-function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Moment): Counter {
+function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Moment): Counter | readonly Counter[] {
   switch (counter.kind) {
     case "bucket": {
       const clock = whole(clockAt(counter, nowUs));
@@ -510,14 +517,19 @@ function withMore(counter: Counter, limit: Limit, units: bigint, { nowUs }: Mome
       return counter.toUs <= nowUs ? counter : { ...counter, used: largest(counter.used - units, 0n) };
     case "sliding-window": {
       let left = units;
-      const taken = [];
+      const taken: SlidingWindow["taken"][number][] = [];
+      const isCounting = ({ block }: { readonly block: bigint }) => counter.newest - block <= mostAge(limit);
       for (const one of [...counter.taken].reverse()) {
-        const counts = counter.newest - one.block <= mostAge(limit);
+        const counts = isCounting(one);
         const back = counts ? least(left, one.units) : 0n;
         left -= back;
         if (back < one.units) taken.unshift({ ...one, units: one.units - back });
       }
-      return { ...counter, taken };
+      // A store may forget those that count no more, which a clock that steps back would bring again.
+      return [
+        { ...counter, taken },
+        { ...counter, taken: taken.filter(isCounting) },
+      ];
     }
     case "slots":
     case "response":

@@ -535,7 +535,8 @@ class Reference {
     return (this.#refused.get(name) ?? []).flatMap(({ atUs, retryUs, refusing }) => {
       const passedUs = nowUs - atUs;
       const untilUs = retryUs === "never" ? longestRememberedUs : least(retryUs, longestRememberedUs);
-      if (passedUs < -questionUs || passedUs > untilUs) return [];
+      // A worker remembers by its stopwatch, which does not step back with the clock.
+      if ((passedUs < -questionUs && retryUs !== "never") || passedUs > untilUs) return [];
       // The worker counts from its question, which is some µs older than the answer.
       return [passedUs, passedUs + questionUs, passedUs - questionUs].map((us) => ({
         atUs,

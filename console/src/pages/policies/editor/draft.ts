@@ -1,7 +1,8 @@
 // The policy that somebody edits: one YAML text, which the form and the text editor both change, and what is wrong with it. The limiter's
 // own validator says so, field by field, while one types.
 
-import { problemsOf } from "@sluice/limiter/document/validate.ts";
+import { type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
+import { surprisesOf, warningsOf } from "@sluice/limiter/document/warnings.ts";
 import {
   type Document,
   isAlias,
@@ -35,6 +36,8 @@ export interface Draft {
   /** Undefined: the text is no YAML, or no object. The form cannot show it then. */
   readonly document: Json | undefined;
   readonly faults: readonly Fault[];
+  /** Of a document without faults: what has no effect, and what reaches further than it may seem. */
+  readonly warnings: readonly Problem[];
 }
 
 /** In this order they are read most easily; what is not named here follows. */
@@ -71,14 +74,14 @@ export function draftOfText(text: string): Draft {
   if (unreadable !== undefined) {
     const [from, to] = unreadable.pos;
     const expected = unreadable.message.split("\n")[0] ?? "";
-    return { text, document: undefined, faults: [{ path: "", expected, got: "", ...within(text, from, to) }] };
+    return unreadableDraft(text, { path: "", expected, got: "", ...within(text, from, to) });
   }
   let value: unknown;
   try {
     value = yaml.toJS({ maxAliasCount: 100 });
   } catch (error) {
     const expected = error instanceof Error ? error.message : String(error);
-    return { text, document: undefined, faults: [{ path: "", expected, got: "", from: 0, to: text.length }] };
+    return unreadableDraft(text, { path: "", expected, got: "", from: 0, to: text.length });
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     const fault = {
@@ -86,14 +89,17 @@ export function draftOfText(text: string): Draft {
       expected: "fields of a policy, like limits",
       got: text.trim() === "" ? "nothing" : "no object",
     };
-    return { text, document: undefined, faults: [{ ...fault, from: 0, to: text.length }] };
+    return unreadableDraft(text, { ...fault, from: 0, to: text.length });
   }
   const document = value as Json;
-  const faults = problemsOf(withoutTemplates(document)).map((problem) => ({
-    ...problem,
-    ...within(text, ...placeOf(yaml, pathOf(problem.path))),
-  }));
-  return { text, document, faults };
+  const { policy, problems } = validatePolicy(withoutTemplates(document));
+  const faults = problems.map((problem) => ({ ...problem, ...within(text, ...placeOf(yaml, pathOf(problem.path))) }));
+  const warnings = policy === undefined ? [] : [...surprisesOf(policy, document), ...warningsOf(policy)];
+  return { text, document, faults, warnings };
+}
+
+function unreadableDraft(text: string, fault: Fault): Draft {
+  return { text, document: undefined, faults: [fault], warnings: [] };
 }
 
 /**

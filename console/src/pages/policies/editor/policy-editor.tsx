@@ -44,7 +44,6 @@ type Mode = "enforce" | "shadow" | "off";
 
 export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, justStored }: EditorProps) {
   const t = useTranslations("editor");
-  const say = useExpectation();
   const format = useFormatter();
   const tell = useTell();
   const cache = useQueryClient();
@@ -175,6 +174,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
             <h2>{t("yaml")}</h2>
             <YamlEditor draft={draft} isReadOnly={!mayEdit} onText={(text) => setDraft(draftOfText(text))} />
             <Faults faults={faults} />
+            {hasNews ? <Warnings warnings={draft.warnings} /> : null}
           </div>
           <ForecastPanel app={app} draft={forecastable(draft, faults)} inForce={base?.document} />
         </div>
@@ -199,17 +199,7 @@ export function PolicyEditor({ app, inForce, beginning, mayEdit, onCreated, just
         </p>
       )}
       {shownRevision === undefined ? null : <Applied revision={shownRevision} />}
-      {stored?.warnings.map((warning) =>
-        "path" in warning ? (
-          <p key={warning.path} className="warning">
-            {t("fault", {
-              path: String(warning.path),
-              expected: say(String(warning["expected" as never])),
-              got: say(String(warning["got" as never])),
-            })}
-          </p>
-        ) : null,
-      )}
+      {hasNews ? null : <Warnings warnings={stored?.warnings ?? []} />}
       {mayEdit ? (
         <div className="card save">
           <p className="quiet">{t(base === undefined ? "willCreate" : isDirty ? "willReplace" : "unchanged")}</p>
@@ -283,6 +273,16 @@ function Faults({ faults }: { faults: readonly Fault[] }) {
       {faults.length > shown ? <p className="fault">{t("moreFaults", { count: faults.length - shown })}</p> : null}
     </div>
   );
+}
+
+function Warnings({ warnings }: { warnings: Stored["warnings"] }) {
+  const t = useTranslations("editor");
+  const say = useExpectation();
+  return warnings.map(({ path, expected, got }) => (
+    <p key={`${path} ${expected}`} className="warning">
+      {t("fault", { path: path === "" ? t("document") : path, expected: say(expected), got: say(got) })}
+    </p>
+  ));
 }
 
 function RehearsalDialog({ rehearsal: { changes, gateways }, onClose }: { rehearsal: Rehearsal; onClose: () => void }) {

@@ -8,7 +8,7 @@ export type Changes = NonNullable<Schemas["PolicyChange"]["changes"]>;
 export interface Stored {
   readonly revision: number;
   readonly etag: string;
-  readonly warnings: readonly Schemas["Problem"][] | readonly { path: string; expected: string; got: string }[];
+  readonly warnings: readonly { readonly path: string; readonly expected: string; readonly got: string }[];
 }
 
 /** @param etag the version that is replaced; undefined: there must be none yet @throws RequestError, 412 if that is not so */
