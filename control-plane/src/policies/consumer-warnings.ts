@@ -8,8 +8,8 @@ import type { Terms } from "../storage/consumer-changes.ts";
 import { hasPlan, policiesNamed, policiesWithConsumers } from "../storage/consumer-policies.ts";
 import type { Database } from "../storage/tables.ts";
 
-/** Consumers of one body may name no more without being told: each is looked up. */
-const mostPlans = 1_000;
+/** Consumers of one body may name no more without being told: each plan is searched for in all policies. */
+const mostPlans = 100;
 const mostPolicies = 1_000;
 /** The most names that one warning has. */
 const mostNamed = 20;

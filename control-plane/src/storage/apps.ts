@@ -248,6 +248,12 @@ async function deleteRolesIn(transaction: Transaction<Tables>, origin: Origin, a
     .where("app", "=", app)
     .orderBy("member")
     .execute();
+  const members = transaction.selectFrom("member_roles").select("member").where("app", "=", app);
+  await transaction
+    .updateTable("members")
+    .set((row) => ({ version: row("version", "+", 1) }))
+    .where("name", "in", members)
+    .execute();
   await transaction.deleteFrom("member_roles").where("app", "=", app).execute();
   for (const { member, role } of rows) {
     const before = JSON.stringify({ role });

@@ -168,7 +168,8 @@ export async function insertMember(
     created_at: origin.atMs,
     created_by: origin.who,
     added_in: addedIn ?? null,
-    version: 1,
+    // No former member of this name had it.
+    version: origin.atMs,
     issuer: identity?.issuer ?? null,
     subject: identity?.subject ?? null,
     groups_at: null,

@@ -117,7 +117,11 @@ async function storeGroups(
     const rows = groups.map((group_name) => ({ member, group_name }));
     await transaction.insertInto("member_groups").values(rows).execute();
   }
-  await transaction.updateTable("members").set({ groups_at: nowMs }).where("name", "=", member).execute();
+  await transaction
+    .updateTable("members")
+    .set((row) => ({ groups_at: nowMs, version: row("version", "+", 1) }))
+    .where("name", "=", member)
+    .execute();
 }
 
 /** Notes that somebody could not sign in. @param who as far as it is known */

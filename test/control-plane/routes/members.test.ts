@@ -260,6 +260,21 @@ describe("a change of a member", () => {
     expect((await running.call("PATCH", "/members/ann", { headers, body })).status).toBe(412);
   });
 
+  it("is another version after an app was deleted in which the member had a role, and for another member of the name", async () => {
+    const running = await start();
+    const versionOfAnn = async () => (await running.call("GET", "/members/ann")).headers.get("etag") ?? "";
+    await add(running, "ann", { roles: { shop: "viewer", bank: "owner" } });
+    const versions = [await versionOfAnn()];
+    expect((await running.call("DELETE", "/apps/shop")).status).toBe(200);
+    versions.push(await versionOfAnn());
+    expect((await running.call("DELETE", "/members/ann")).status).toBe(200);
+    await add(running, "ann", {});
+    versions.push(await versionOfAnn());
+    expect(new Set(versions).size).toBe(3);
+    const headers = { "if-match": versions[0] as string };
+    expect((await running.call("PATCH", "/members/ann", { headers, body: { admin: true } })).status).toBe(412);
+  });
+
   it.each([
     [{ name: "Ann" }, "name"],
     [{ name: "ann", roles: { shop: "admin" } }, "roles.shop"],
