@@ -331,14 +331,14 @@ export const breaks: readonly OracleBreak[] = [
   broken(
     "checks: what others refuse stays charged",
     checks,
-    "if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);",
-    "if (allOrNone && allAllowed(distinct)) takeBack(distinct, charges);",
+    "if (isRefused) takeBack(distinct, charges);",
+    "if (!isRefused) takeBack(distinct, charges);",
   ),
   broken(
     "checks: Redis keeps what others refuse",
     checks,
-    "if (allOrNone && !allAllowed(distinct)) takeBack(distinct, charges);",
-    "if (allOrNone && !allAllowed(distinct) && inFleet.length === 0) takeBack(distinct, charges);",
+    "if (isRefused) takeBack(distinct, charges);",
+    "if (isRefused && inFleet.length === 0) takeBack(distinct, charges);",
     "cluster",
   ),
   broken(

@@ -149,6 +149,45 @@ it("expects that a bucket which had expired may come back with a clock, also aft
   await agrees({ ...oneBucket({ quota: 609, window: "1m", burst: 2, initial: 1 }), events });
 });
 
+it("expects that a refusal by a larger bucket leaves what a smaller one has forgiven", async () => {
+  const policyOf = (quota: number, free: object, max: object): PolicyDocument => ({
+    name: "p1",
+    match: { paths: ["/one"] },
+    key: ["ip"],
+    scope: "cluster",
+    planBy: "consumer",
+    defaultPlan: "free",
+    plans: {
+      free: [{ name: "l2", algorithm: "token-bucket", window: "1m", quota, ...free }],
+      max: [{ name: "l2", algorithm: "token-bucket", window: "1m", quota: 1, ...max }],
+    },
+  });
+  const asking = (afterMs: number): WorldEvent => ({ ...request, afterMs });
+  const inPlan = (plan: string, afterMs: number): WorldEvent => ({
+    afterMs,
+    do: "put-consumer",
+    consumer: { id: "192.0.2.1", plan },
+  });
+  const events: WorldEvent[] = [
+    ...[0, 6_000, 0, 49_381].map(asking),
+    inPlan("none", 60_000),
+    asking(60_040),
+    { afterMs: 8, do: "put", policy: policyOf(5, { burst: 6 }, { quota: 2, burst: 1 }) },
+    asking(40),
+    inPlan("max", 0),
+    asking(24_041),
+  ];
+  await agrees({
+    startMs: 1_880_111_204_999,
+    redisAheadUs: 0,
+    gateways: 1,
+    workers: 1,
+    policies: [policyOf(8, { burst: 7 }, { burst: 4 })],
+    consumers: [{ id: "192.0.2.1", plan: "max" }],
+    events,
+  });
+});
+
 it("asks and charges no other policy if one degrades the request to a response", async () => {
   const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
     name,

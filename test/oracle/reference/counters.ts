@@ -177,6 +177,11 @@ function patienceUs({ windowUs }: Limit): bigint {
 /** What the bucket is now, before the request. */
 function bucketsAt(stored: (Counter & Bucket) | undefined, limit: Limit, nowUs: bigint, isShared: boolean): Bucket[] {
   if (stored === undefined) return [newBucket(limit, nowUs)];
+  // A full one without `initial` and `warmUp` is deleted sooner or later, so that a refused one may never have been stored.
+  if (stored.begins === true && !stored.isShaped) {
+    const { begins: _, ...kept } = stored;
+    return [newBucket(limit, nowUs), ...bucketsAt(kept, limit, nowUs, isShared)];
+  }
   return owedAgain(stored, limit).flatMap((counter) => {
     const present = presentAt(counter, limit, nowUs, isShared);
     if (counter === stored || stored.forgiven === undefined) return present;
@@ -329,7 +334,7 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
     resetsUs: bucket.isRounded ? [resetUs, resetUs + 1n, largest(resetUs - 1n, 0n)] : [resetUs],
     delayUs: limit.algorithm === "leaky-bucket" && allowed ? ceil(minus(owed, clock)) : 0n,
     charged: { ...owingMore(used, timeOf(limit, cost)), full: after, fillsIn: fillsInOf(bucket, limit, after, clock) },
-    // A refused request does not use the bucket, so its hour goes on. A full one without `initial` and `warmUp` is deleted sooner or later.
+    // A refused request does not use the bucket, so its hour goes on.
     kept: begins ? { ...kept, begins } : { ...kept, ...stored },
     refunded: { ...used, full: owed, fillsIn: fillsInOf(bucket, limit, owed, clock) },
   };
