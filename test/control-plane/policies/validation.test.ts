@@ -5,6 +5,7 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 
 const books = "/apps/default/policies/books";
 const validate = "/apps/default/policies/validate";
@@ -136,9 +137,9 @@ describe("validation", () => {
     await connectGateway(running, "one");
     expect(await warningsOf({})).toBeUndefined();
     await connectGateway(running, "two");
-    await expect
-      .poll(() => warningsOf({}))
-      .toMatchObject([{ path: "scope", got: expect.stringContaining("2 times as much") }]);
+    await untilPasses(async () => {
+      expect(await warningsOf({})).toMatchObject([{ path: "scope", got: expect.stringContaining("2 times as much") }]);
+    });
     expect(await warningsOf({ scope: "node" })).toBeUndefined();
   });
 
