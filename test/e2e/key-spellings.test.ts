@@ -110,6 +110,7 @@ describe("one value is one counter in every spelling that the docs have", () => 
     expect(await countWith('{"sub":"half","name":"Ann \\ud800"}')).toBe("400");
     expect(await countWith('{"sub":"half","\\udc00":1}')).toBe("400");
     expect(await countWith(`\n{"sub":"half","deep":${"[".repeat(1001)}${"]".repeat(1001)}}`)).toBe("400");
+    expect(await countWith('{"sub":"half"')).toBe("400");
     // Nobody reads these.
     expect(await countWith('"half"')).toBe("403");
     expect(await countWith("half")).toBe("403");

@@ -91,7 +91,7 @@ export const expectations: Readonly<Record<string, string>> = {
   "deny or shared; or skip, if requests without the key are meant to pass uncounted":
     "deny 或 shared；如果要让没有该键的请求不计数通过，则为 skip",
   "nothing: a request without {} passes uncounted": "未填：没有 {} 的请求不计数即通过",
-  "cluster, if all gateways are meant to count together; or node, if each is":
+  "cluster, if all gateways are meant to count together; or node, if each is meant to count alone":
     "如果要让所有网关一起计数，则为 cluster；如果各自计数，则为 node",
   "nothing: each of the {} connected gateways counts by itself, so that they allow {} times as much":
     "未填：{} 个已连接的网关各自计数，因此总共允许 {} 倍的数量",

@@ -1,15 +1,14 @@
-// Warns of a consumer that gets less than its author may think: its plan, or limits of its own, are for policies, plans or limits that there
-// are not, or they begin counters anew. A consumer may be put before its policies, so none of this is an error.
+// Warns of a consumer whose terms mean something else than their author may think: no policy has its plan, its own limits name a policy or a limit
+// that does not exist, or they begin its counters anew. A consumer may be put before its policies, so none of this is an error.
 
 import { counterSuffix } from "@sluice/limiter/compiled/counter-key.ts";
 import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { describeValue, limitsFrom, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
-import { hasPlan, policiesNamed, policiesWithConsumers } from "../storage/consumer-policies.ts";
+import { plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
 import type { Database } from "../storage/tables.ts";
 
-/** Consumers of one body may name no more without being told: each plan is searched for in all policies. */
-const mostPlans = 100;
+/** Of more policies than these, a body's consumers get no warnings. */
 const mostPolicies = 1_000;
 /** The most names that one warning has. */
 const mostNamed = 20;
@@ -20,8 +19,9 @@ type OwnLimits = readonly Readonly<Record<string, unknown>>[];
 export class ConsumerWarnings {
   readonly #database: Database;
   readonly #app: string;
-  /** By the name of a plan: what is wrong with it; undefined: nothing. */
-  readonly #plans = new Map<string, Problem | undefined>();
+  /** All plans that a consumer may have; undefined: not read yet, or too many policies have plans. */
+  #plans: ReadonlySet<string> | undefined;
+  #arePlansRead = false;
   /** By name; undefined: there is none that asks for consumers. */
   readonly #policies = new Map<string, Policy | undefined>();
 
@@ -43,19 +43,10 @@ export class ConsumerWarnings {
   }
 
   async #ofPlan(plan: string): Promise<Problem | undefined> {
-    if (!this.#plans.has(plan) && this.#plans.size < mostPlans) {
-      const isThere = await hasPlan(this.#database, this.#app, plan);
-      this.#plans.set(plan, isThere ? undefined : await this.#noPlan(plan));
-    }
-    return this.#plans.get(plan);
-  }
-
-  async #noPlan(plan: string): Promise<Problem> {
-    const documents = await policiesWithConsumers(this.#database, this.#app);
-    const plans = documents.flatMap(({ document }) =>
-      Object.keys((JSON.parse(document) as { plans?: object }).plans ?? {}),
-    );
-    const names = [...new Set(plans)].sort();
+    if (!this.#arePlansRead) this.#plans = await plansOfConsumers(this.#database, this.#app);
+    this.#arePlansRead = true;
+    if (this.#plans === undefined || this.#plans.has(plan)) return undefined;
+    const names = [...this.#plans].sort();
     const known = names.length === 0 ? "and the app has none" : `like ${names.slice(0, mostNamed).join(", ")}`;
     const got = `${describeValue(plan)}, for which the default plan holds`;
     return { path: "plan", expected: `a plan of a policy with planBy: consumer, ${known}`, got };
@@ -100,6 +91,6 @@ function ofOverride(name: string, own: OwnLimits, policy: Policy | undefined, pl
     }
     if (counterSuffix(held) === counterSuffix(limit)) return [];
     const expected = `the window, time zone, anchor and precision of the policy's limit "${limit.name}", so that its counter goes on`;
-    return [{ path: `${path}[${i}]`, expected, got: "others: the consumer's counter begins anew" }];
+    return [{ path: `${path}[${i}]`, expected, got: "another one, with which the consumer's counter begins anew" }];
   });
 }

@@ -18,7 +18,7 @@ export function fleetWarnings(document: unknown, gateways: readonly Gateway[]): 
   const connected = gateways.filter(({ disconnectedAtMs }) => disconnectedAtMs === undefined);
   if (scope === "cluster") return missingRedis(connected);
   if (scope !== undefined || mode === "off" || connected.length < 2) return [];
-  const expected = "cluster, if all gateways are meant to count together; or node, if each is";
+  const expected = "cluster, if all gateways are meant to count together; or node, if each is meant to count alone";
   const many = connected.length;
   const got = `nothing: each of the ${many} connected gateways counts by itself, so that they allow ${many} times as much`;
   return [{ path: "scope", expected, got }];

@@ -1,11 +1,14 @@
 // Warns of references to lists of networks that are not there. A policy may be put before its lists, so this is no error.
 
+import { isName } from "@sluice/limiter/document/policy-shape.ts";
 import type { Problem } from "@sluice/limiter/document/validate.ts";
 import { referredList } from "@sluice/limiter/key/network-lists.ts";
 import { expectedList } from "../schemas/ban-body.ts";
 import { knownLists } from "../storage/network-lists.ts";
 import type { Database } from "../storage/tables.ts";
 
+/** No document has more: it is refused. */
+const mostCidrs = 1_000;
 /** How many names are looked up with one query. */
 const namesAtOnce = 500;
 
@@ -36,9 +39,9 @@ export async function missingListsOf(
 
 function listsIn(exempt: unknown): { readonly name: string; readonly path: string }[] {
   const cidrs = (exempt as { cidrs?: unknown } | null | undefined)?.cidrs;
-  if (!Array.isArray(cidrs)) return [];
+  if (!Array.isArray(cidrs) || cidrs.length > mostCidrs) return [];
   return cidrs.flatMap((one, i) => {
     const name = typeof one === "string" ? referredList(one) : undefined;
-    return name === undefined ? [] : [{ name, path: `exempt.cidrs[${i}]` }];
+    return name === undefined || !isName(name) ? [] : [{ name, path: `exempt.cidrs[${i}]` }];
   });
 }

@@ -147,7 +147,7 @@ export default async function policyRoutes(
         precondition: preconditionOf(request),
         total: app.totalBounds,
         validate: (templates: Templates, owner: App, bytesBefore: number | undefined) => {
-          // This comes first, so that a document that is far too large costs no time.
+          // This comes before it is validated, so that a document that is far too large costs little time.
           checkDocumentBytes("policy", documentBytes(request.body), bytesBefore);
           const context = contextOf(owner, callerOf(request));
           const validation = validatePut(request.body, name, redisIsSet, templates, context);

@@ -8,29 +8,19 @@ type Found = Pick<PolicyTable, "name" | "document">;
 const asksForConsumers = '%"planBy":"consumer"%';
 const mostFound = 50;
 
-/** Returns whether a policy that asks for consumers seems to have the plan. It may be wrong if another field has this name. */
-export async function hasPlan(database: Database, app: string, plan: string): Promise<boolean> {
+/** Returns the plans of all policies that ask for consumers; undefined if these policies are too many to read. */
+export async function plansOfConsumers(database: Database, app: string): Promise<ReadonlySet<string> | undefined> {
   const found = await database
-    .selectFrom("policies")
-    .select("name")
-    .where("app", "=", app)
-    .where("document", "like", asksForConsumers)
-    .where("document", "like", `%"${plan}":[%`)
-    .limit(1)
-    .executeTakeFirst();
-  return found !== undefined;
-}
-
-/** Returns the first policies of the app that ask for consumers. */
-export function policiesWithConsumers(database: Database, app: string): Promise<Found[]> {
-  return database
     .selectFrom("policies")
     .select(["name", "document"])
     .where("app", "=", app)
     .where("document", "like", asksForConsumers)
-    .orderBy("name")
-    .limit(mostFound)
+    .limit(mostFound + 1)
     .execute();
+  if (found.length > mostFound) return undefined;
+  return new Set(
+    found.flatMap(({ document }) => Object.keys((JSON.parse(document) as { plans?: object }).plans ?? {})),
+  );
 }
 
 export function policiesNamed(database: Database, app: string, names: readonly string[]): Promise<Found[]> {

@@ -168,7 +168,7 @@ export async function insertMember(
     created_at: origin.atMs,
     created_by: origin.who,
     added_in: addedIn ?? null,
-    // No former member of this name had it.
+    // No former member of this name had it, unless the clock stepped back.
     version: origin.atMs,
     issuer: identity?.issuer ?? null,
     subject: identity?.subject ?? null,

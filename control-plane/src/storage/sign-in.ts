@@ -112,6 +112,13 @@ async function storeGroups(
   groups: readonly string[],
   nowMs: number,
 ): Promise<void> {
+  const stored = await transaction
+    .selectFrom("member_groups")
+    .select("group_name")
+    .where("member", "=", member)
+    .execute();
+  const before = stored.map((row) => row.group_name).sort();
+  const isSame = JSON.stringify(before) === JSON.stringify([...groups].sort());
   await transaction.deleteFrom("member_groups").where("member", "=", member).execute();
   if (groups.length > 0) {
     const rows = groups.map((group_name) => ({ member, group_name }));
@@ -119,7 +126,7 @@ async function storeGroups(
   }
   await transaction
     .updateTable("members")
-    .set((row) => ({ groups_at: nowMs, version: row("version", "+", 1) }))
+    .set((row) => ({ groups_at: nowMs, version: row("version", "+", isSame ? 0 : 1) }))
     .where("name", "=", member)
     .execute();
 }

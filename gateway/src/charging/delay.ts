@@ -1,5 +1,5 @@
-// Requests that wait for units (onLimit: delay). Each worker has a queue for each key of the same limits: the first request sleeps until the
-// limit has units again and is then decided anew. Those of another plan, or from before an edit of the limits, wait in a queue of their own. The others sleep until it is their turn, and a request that arrives while
+// Requests that wait for units (onLimit: delay). Each worker has a queue for each key and its limits, so that requests of another plan, or from
+// before an edit of the limits, have another queue. The first request sleeps until the limit has units again and is then decided anew. The others sleep until it is their turn, and a request that arrives while
 // others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
 // requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
 //
@@ -175,16 +175,21 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
       sayAtMs = stopwatchMs() + sayAgainMs;
     }
     if (!isOthersTurn(queue.name, arrivedUs)) return true;
-    if (stopwatchMs() > untilMs) return false;
-    sleepMs(pauseBetweenLooksMs(queueCount));
+    const nowMs = stopwatchMs();
+    if (nowMs > untilMs) return false;
+    // Others forget in time what is not said again, and nobody waits for longer than it may.
+    sleepMs(math.min(pauseBetweenLooksMs(queueCount), sayAtMs - nowMs, untilMs - nowMs + 1));
   }
 }
 
-/** Names the limits, too, with what they allow: whoever has others would wait for units that it does not need. */
+/**
+ * Names the limits, too, with what they allow: whoever has others would wait for units that it does not need. The values come last, because
+ * clients write them.
+ */
 function queueName({ counterPrefix, limits }: CompiledPolicy, keyValues: string): string {
-  let name = counterPrefix + keyValues;
+  let name = counterPrefix;
   for (const { counterSuffix, rate } of limits) name += `${counterSuffix}:${rate.quota}:${capacity(rate)}`;
-  return name;
+  return `${name}:${keyValues}`;
 }
 
 function beginQueue(name: string, own: MergedDecision, isDecided: boolean): Queue {

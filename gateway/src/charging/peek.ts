@@ -15,6 +15,7 @@ export function peek(check: Check, merged: MergedDecision, asksStore: boolean): 
   let allowed = asksStore ? stores[check.policy.policy.store].peek(check, merged) : undefined;
   if (allowed === undefined) {
     check.degraded = true;
+    if (!asksStore) check.overloaded = true;
     allowed = shareStore.peek(check, merged) === true;
   }
   check.allowed = allowed;

@@ -136,8 +136,8 @@ export function decideRequestedChecks(
   if (isRefused) takeBack(distinct, charges);
   // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
   const watched = holds ? [] : distinct.filter(({ reason, isPeek }) => reason === "shadow" && !isPeek);
-  // Redis may be asked for these, and the caller may leave meanwhile.
-  if (watched.length > 0 && charges.length > 0) keepUndecided(charges);
+  // Redis may be asked for these, and the caller may leave meanwhile. What a refused check was charged is refunded already.
+  if (!isRefused && watched.length > 0 && charges.length > 0) keepUndecided(charges);
   for (const outcome of watched) watch(outcome);
   forgetUndecided();
   if (!isRefused) chargeForGood(charges);

@@ -56,10 +56,11 @@ export function decideAll(
 
 /** For other locations that nginx may redirect the request to. */
 function keepDecided(decided: CompiledPolicy[], marks: Marks, before: DecidedBefore | undefined): undefined {
+  // Policies that do not apply here may have removed them.
+  if (before?.marks !== undefined) for (const mark of before.marks) setLine(marks, mark);
   if (decided.length === 0) return;
   if (before === undefined) noteDecided(decided);
   else for (const policy of decided) before.policies.push(policy);
-  if (before?.marks !== undefined) for (const mark of before.marks) setLine(marks, mark);
   if (!isMarked(marks)) return;
   const known = before ?? remember(decided);
   known.marks = marks.set;

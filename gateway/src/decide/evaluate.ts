@@ -61,8 +61,8 @@ export function evaluate(
     const check = newCheck(policy, keyValues, separate);
     if (separate && policies.length > 1) check.isOneOfMany = true;
     if (policy.policy.mode === "shadow") {
-      // Redis may be asked, and the client may go away meanwhile.
-      if (outcome.charges.length > 0 && policy.policy.store !== "node") keepUndecided(outcome.charges);
+      // Its store may be waited for, and the client may go away meanwhile.
+      if (outcome.charges.length > 0) keepUndecided(outcome.charges);
       const [result, merged] = observe(check);
       if (result === "shadow-refused") {
         reportShadowRefusal(policy, () => keyOfRequest(policy, readings));

@@ -300,7 +300,7 @@ function claimOf(authorization: Reading, name: string): Reading {
   return claims === false ? false : claimText(claims, name);
 }
 
-/** The claims are not verified. Undefined if it is no token; false for an object that other servers can read. */
+/** The claims are not verified. Undefined if it is no token; false if they begin as an object and cannot be read. */
 function claimsOf(token: string): unknown {
   if (token !== lastToken) {
     lastToken = token;
@@ -317,7 +317,7 @@ function decodeClaims(base64Url: string): unknown {
   const json = ngx.decode_base64(base64);
   if (json === undefined) return undefined;
   const [claims] = cjson.decode(json);
-  // Others read half of a surrogate pair, or objects in objects a thousand deep.
+  // Other servers read some of these: with half of a surrogate pair, or a thousand levels deep.
   return claims === undefined && string.find(json, "^%s*{")[0] !== undefined ? false : claims;
 }
 

@@ -11,8 +11,10 @@ export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): und
   const { onLimit } = (merged.policy as CompiledPolicy).policy;
   const refusal = refusalOf(onLimit);
   if (refusal !== undefined) return refuseOverLimit(style, merged, refusal);
-  if (onLimit.action !== "degrade") return;
+  if (onLimit.action !== "degrade") return ngx.exit(429);
   setHeaders(style, merged);
   const { response } = onLimit;
-  if (response !== undefined) return answer(response.status, response.headers, response.body ?? "");
+  // Whatever else degrades lets the request pass, and does not come here.
+  if (response === undefined) return ngx.exit(429);
+  return answer(response.status, response.headers, response.body ?? "");
 }

@@ -145,9 +145,9 @@ function unitsOf(debt: Debt | undefined, counterFamily: string): number {
   return 0;
 }
 
-/** Plans of a policy with other counters have debts of their own. */
+/** Plans of a policy with other counters have debts of their own. The values come last, because clients write them. */
 function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): string {
-  return `${policy.counterPrefix}${keyValues}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}`;
+  return `${policy.counterPrefix}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}:${keyValues}`;
 }
 
 /** Makes room: removes debts that have completely refilled. */
