@@ -1,7 +1,7 @@
 // Requests that wait for units (onLimit: delay). Each worker has a queue for each key and its limits, so that requests of another plan, or from
-// before an edit of the limits, have another queue. The first request sleeps until the limit has units again and is then decided anew. The others sleep until it is their turn, and a request that arrives while
-// others wait is decided after them. So nobody is overtaken, and a long queue causes no more decisions than a short one. Only the
-// requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
+// before an edit of the limits, have another queue. The first request of a queue sleeps until the limit has units again and is then decided anew.
+// The other requests of the queue sleep until it is their turn, and a request that arrives while they wait is decided after them. So nobody is
+// overtaken, and a long queue causes no more decisions than a short one. Only the requests wait: the worker serves others meanwhile. The queues of several workers go by the order of arrival (line-of-workers.ts).
 //
 // A request leaves its queue when it ends at the latest: nginx ends the request of a client that has gone. All times here are by the stopwatch:
 // requests wait for no longer when the machine's clock steps back.
@@ -263,7 +263,7 @@ function turnAtMs(
   { violated }: MergedDecision,
 ): number {
   const atMs = math.max(nextAtMs, stopwatchMs());
-  // What refuses those before is not known yet.
+  // It is not known yet which limit refuses those before.
   if (first === undefined || !isDecided) return atMs;
   let unitMs = 0;
   for (const { name, rate } of limits) {

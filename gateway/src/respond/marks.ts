@@ -1,4 +1,4 @@
-// What becomes of a request that is over a limit which lets it pass: headers tell the service, or nginx serves it in another place.
+// Marks a request that is over a limit which lets it pass: headers tell the service, or nginx serves the request in another place.
 
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";

@@ -2,27 +2,18 @@
 -- its own that charged nothing would never hold, and a limit that all share would be used up.
 
 local support = require("test.gateway.virtual.support")
-local cjson = require("cjson")
 local fixed, policy, with = support.fixed, support.policy, support.with
 local leased, onNode = { consistency = "leased" }, { scope = "node" }
 local total, few = fixed("10000/1h"), fixed("5/1h")
 
-local sha = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effba4d9a45d"
-
-local function check(world, checks)
-  local body = cjson.encode({ checks = checks })
-  return world.workers[1].request({
-    uri = "/x",
-    content = "check",
-    method = "POST",
-    body = body,
-    variables = {
-      content_length = tostring(#body),
-      http_content_length = tostring(#body),
-      http_authorization = "Bearer tokentokentoken",
-      http_content_type = "application/json",
-    },
-  })
+-- A request to /shared whose client leaves so many ms later, if it is not decided by then.
+local function askAndLeave(world, afterMs)
+  local request = support.ask(world, "shared", 1, { serviceUs = 0 })[1]
+  world.at(afterMs, function()
+    if not request.decidedUs then
+      request.abort()
+    end
+  end)
 end
 
 local function worldWith(shared, own)
@@ -58,12 +49,7 @@ describe("a client that leaves while Redis is asked", function()
       local world = worldWith(kind[1], kind[2])
       for i = 0, 99 do
         world.at(i * 5, function()
-          local request = support.ask(world, "shared", 1, { serviceUs = 0 })[1]
-          world.at(2, function()
-            if not request.decidedUs then
-              request.abort()
-            end
-          end)
+          askAndLeave(world, 2)
         end)
       end
       world.run(4000)
@@ -104,12 +90,7 @@ describe("a client that leaves while Redis is asked", function()
       world.redis.upUs, world.redis.downUs = 2000, 2000
       for i = 0, 99 do
         world.at(i * 50, function()
-          local request = support.ask(world, "shared", 1, { serviceUs = 0 })[1]
-          world.at(6, function()
-            if not request.decidedUs then
-              request.abort()
-            end
-          end)
+          askAndLeave(world, 6)
         end)
       end
       world.run(8000)
@@ -117,7 +98,8 @@ describe("a client that leaves while Redis is asked", function()
     end
   end)
 
-  -- What a refusal on the node refunds takes a round trip before the policy in shadow mode is asked. The five that are allowed are answered by then.
+  -- A refusal by the node has a round trip of refunds before Redis is asked for the policy in shadow mode. The five checks that are allowed have been
+  -- answered by then.
   for name, case in pairs({
     ["asked in the same call"] = { "cluster", 6, 50 },
     ["that refuses while it is refunded"] = { "node", 6, 50 },
@@ -127,7 +109,7 @@ describe("a client that leaves while Redis is asked", function()
       local scope, afterMs, used = case[1], case[2], case[3]
       local world = support.world({})
       local shadow = policy("shadow", total, { mode = "shadow" })
-      world.publish({ policy("shared", total), policy("own", few, { scope = scope }), shadow }, nil, { sha })
+      world.publish({ policy("shared", total), policy("own", few, { scope = scope }), shadow }, nil, { support.callerSha256 })
       world.run(50)
       -- Units of others, which nobody may refund.
       support.ask(world, "shared", 50)
@@ -137,7 +119,7 @@ describe("a client that leaves while Redis is asked", function()
       local left = 0
       for i = 0, 99 do
         world.at(i * 50, function()
-          local request = check(world, { { policy = "shared", key = { "k" } }, { policy = "own", key = { "k" } }, { policy = "shadow", key = { "k" } } })
+          local request = support.check(world, { { policy = "shared", key = { "k" } }, { policy = "own", key = { "k" } }, { policy = "shadow", key = { "k" } } })
           world.at(afterMs, function()
             if not request.ended then
               left = left + 1

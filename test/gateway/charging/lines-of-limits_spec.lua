@@ -1,10 +1,7 @@
 -- Requests that wait for units wait for those of their own limits: nobody waits behind others who need units of other limits.
 
-local cjson = require("cjson")
 local support = require("test.gateway.virtual.support")
 local ask, bucket, fixed, policy, with = support.ask, support.bucket, support.fixed, support.policy, support.with
-
-local sha = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effba4d9a45d"
 
 local function delays(maxDelay)
   return { action = "delay", maxDelay = maxDelay, maxWaiting = 100 }
@@ -16,22 +13,6 @@ end
 
 local function inPlan(plan)
   return { variables = { http_x_plan = plan } }
-end
-
-local function waitingCheck(world, key)
-  local body = cjson.encode({ checks = { { policy = "a", key = { key }, maxWait = "60s" } } })
-  return world.workers[1].request({
-    uri = "/x",
-    content = "check",
-    method = "POST",
-    body = body,
-    variables = {
-      content_length = tostring(#body),
-      http_content_length = tostring(#body),
-      http_authorization = "Bearer tokentokentoken",
-      http_content_type = "application/json",
-    },
-  })
 end
 
 for _, scope in ipairs({ "node", "cluster" }) do
@@ -107,9 +88,9 @@ describe("a line of requests that wait", function()
   it("has its own places: checks that wait take none of them", function()
     local own = policy("a", bucket("2/1s", 1), { scope = "node", onLimit = delays("10s") })
     local world = support.world({})
-    world.publish({ own }, nil, { sha })
+    world.publish({ own }, nil, { support.callerSha256 })
     world.run(20)
-    for i = 1, 200 do waitingCheck(world, "caller " .. i % 5) end
+    for i = 1, 200 do support.check(world, { { policy = "a", key = { "caller " .. i % 5 }, maxWait = "60s" } }) end
     world.run(100)
     local honest = {}
     for i = 1, 20 do

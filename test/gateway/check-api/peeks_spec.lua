@@ -4,12 +4,11 @@ local cjson = require("cjson")
 local support = require("test.gateway.virtual.support")
 local ask, fixed, policy = support.ask, support.fixed, support.policy
 
-local sha = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effba4d9a45d"
 local limit = fixed("100000/1h")
 
 local function worldAt(roundTripMs)
   local world = support.world({ workers = 1 })
-  world.publish({ policy("all", limit, support.denies), policy("mine", limit) }, nil, { sha })
+  world.publish({ policy("all", limit, support.denies), policy("mine", limit) }, nil, { support.callerSha256 })
   world.run(50)
   world.redis.upUs, world.redis.downUs = roundTripMs * 500, roundTripMs * 500
   return world
@@ -20,19 +19,7 @@ local function peekAt(world, count)
   for i = 1, count do
     checks[i] = { policy = "mine", key = { "k" .. i }, peek = true }
   end
-  local body = cjson.encode({ checks = checks })
-  return world.workers[1].request({
-    uri = "/x",
-    content = "check",
-    method = "POST",
-    body = body,
-    variables = {
-      content_length = tostring(#body),
-      http_content_length = tostring(#body),
-      http_authorization = "Bearer tokentokentoken",
-      http_content_type = "application/json",
-    },
-  })
+  return support.check(world, checks)
 end
 
 describe("peeks by the check API", function()

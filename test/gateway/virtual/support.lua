@@ -1,6 +1,7 @@
 -- What the specs of the virtual nginx have in common.
 
 local assert = require("luassert")
+local cjson = require("cjson")
 local product = require("test.gateway.product")
 local nginx = require("test.gateway.virtual.nginx")
 
@@ -71,6 +72,26 @@ function support.world(options)
     server.calls = {}
   end
   return world
+end
+
+-- The SHA-256 of the token by which `support.check` asks: a snapshot has it among its callers.
+support.callerSha256 = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effba4d9a45d"
+
+-- A request of the check API with these checks, at the first worker.
+function support.check(world, checks)
+  local body = cjson.encode({ checks = checks })
+  return world.workers[1].request({
+    uri = "/x",
+    content = "check",
+    method = "POST",
+    body = body,
+    variables = {
+      content_length = tostring(#body),
+      http_content_length = tostring(#body),
+      http_authorization = "Bearer tokentokentoken",
+      http_content_type = "application/json",
+    },
+  })
 end
 
 -- So many requests to /NAME with this key at this moment, at one worker (1) or at each in turn (`worker` 0).

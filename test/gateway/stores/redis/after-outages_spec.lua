@@ -1,4 +1,4 @@
--- What a gateway owes Redis when it comes back: units of every plan, and slots of every app.
+-- When Redis comes back, a gateway charges it the units of every plan, and frees the slots of every app.
 
 local support = require("test.gateway.virtual.support")
 local ask, fixed, policy, with = support.ask, support.fixed, support.policy, support.with

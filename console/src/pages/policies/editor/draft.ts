@@ -94,7 +94,7 @@ export function draftOfText(text: string): Draft {
   const document = value as Json;
   const { policy, problems } = validatePolicy(withoutTemplates(document));
   const faults = problems.map((problem) => ({ ...problem, ...within(text, ...placeOf(yaml, pathOf(problem.path))) }));
-  // What a policy of the library supplies, only the control plane knows.
+  // Only the control plane knows what a policy of the library supplies.
   const isWhole = typeof document["template"] !== "string";
   const warnings = policy === undefined || !isWhole ? [] : [...surprisesOf(policy, document), ...warningsOf(policy)];
   return { text, document, faults, warnings };
