@@ -19,7 +19,7 @@ const tokenName = "examples";
 
 try {
   const controlUrl = process.env["SLUICE_CONTROL_URL"] || "http://127.0.0.1:8081";
-  const adminToken = required("SLUICE_ADMIN_TOKEN", "the admin token that the control plane's first start printed");
+  const adminToken = required("SLUICE_API_TOKEN", "the admin token that the control plane's first start printed");
   const tokenFile = required("SLUICE_TOKEN_FILE", "a path for the services' token");
   await setUp(new URL("/api/v1", controlUrl).href, adminToken, tokenFile);
 } catch (error) {

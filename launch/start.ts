@@ -72,7 +72,7 @@ function announceGateway(settings: Settings, adminToken: string, firstAdminToken
 
   Try: two calls in ten seconds are let through, the third is refused.
     curl -X PUT '${controlUrl}/api/v1/apps/default/policies/hello?wait=5s' \\
-      -H "authorization: Bearer ${firstAdminToken ?? "$SLUICE_ADMIN_TOKEN"}" -H 'content-type: application/json' \\
+      -H "authorization: Bearer ${firstAdminToken ?? "$SLUICE_API_TOKEN"}" -H 'content-type: application/json' \\
       -d '${policy}'
     curl -i ${gatewayUrl}/hello
 
@@ -81,7 +81,7 @@ function announceGateway(settings: Settings, adminToken: string, firstAdminToken
 
 function announceService(settings: Settings, adminToken: string, firstAdminToken: string | undefined): void {
   const controlUrl = controlUrlHere(settings);
-  const token = firstAdminToken ?? "$SLUICE_ADMIN_TOKEN";
+  const token = firstAdminToken ?? "$SLUICE_API_TOKEN";
   const headers = `-H "authorization: Bearer ${token}" -H 'content-type: application/json'`;
   const policy = '{"key":["const:all"],"limits":[{"name":"rate","algorithm":"token-bucket","quota":2,"window":"10s"}]}';
   process.stdout.write(`

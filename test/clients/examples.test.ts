@@ -33,7 +33,7 @@ afterAll(async () => {
 function setUp(env = {}) {
   const settings = {
     SLUICE_CONTROL_URL: system.controlUrl,
-    SLUICE_ADMIN_TOKEN: adminToken,
+    SLUICE_API_TOKEN: adminToken,
     SLUICE_TOKEN_FILE: tokenFile,
   };
   const { status, stdout, stderr } = spawnSync(process.execPath, [join(project, "examples/setup.ts")], {
@@ -56,12 +56,12 @@ describe("examples/setup.ts", () => {
   });
 
   it("says what it lacks, or what was answered", () => {
-    expect(setUp({ SLUICE_ADMIN_TOKEN: "" })).toEqual({
+    expect(setUp({ SLUICE_API_TOKEN: "" })).toEqual({
       status: 1,
       output:
-        "sluice: SLUICE_ADMIN_TOKEN: expected the admin token that the control plane's first start printed, got nothing\n",
+        "sluice: SLUICE_API_TOKEN: expected the admin token that the control plane's first start printed, got nothing\n",
     });
-    const wrong = setUp({ SLUICE_ADMIN_TOKEN: "another" });
+    const wrong = setUp({ SLUICE_API_TOKEN: "another" });
     expect(wrong.status).toBe(1);
     expect(wrong.output).toContain("/policies/sms-vendor?wait=5s: expected that it is carried out, got 401");
   });

@@ -1,5 +1,5 @@
 // Runs against `docker compose up`: puts a cluster policy, sends more than its quota to both gateways at once, and expects
-// that the two together admit exactly the quota. Needs SLUICE_ADMIN_TOKEN (see the README).
+// that the two together admit exactly the quota. Needs SLUICE_API_TOKEN (see the README).
 //
 //   npm run check:compose -- [--times 20] [--cold] [--busy 4]
 //
@@ -36,11 +36,9 @@ interface Run {
 
 try {
   const options = readOptions(process.argv.slice(2));
-  const token = process.env["SLUICE_ADMIN_TOKEN"];
+  const token = process.env["SLUICE_API_TOKEN"];
   if (!token) {
-    throw new SetupError(
-      "SLUICE_ADMIN_TOKEN: expected the admin token that the control plane's log shows, got nothing",
-    );
+    throw new SetupError("SLUICE_API_TOKEN: expected the admin token that the control plane's log shows, got nothing");
   }
   process.exitCode = await play(options, token);
 } catch (error) {

@@ -58,7 +58,7 @@ it.each(examples.map((example) => [example.split("\n").slice(0, 2).join(" ").sli
   "%s",
   async (_, example) => {
     const script = strict + example.replaceAll("http://127.0.0.1:8081", url);
-    const options = { cwd: directory, env: { PATH: process.env["PATH"], SLUICE_ADMIN_TOKEN: token } };
+    const options = { cwd: directory, env: { PATH: process.env["PATH"], SLUICE_API_TOKEN: token } };
     const { stdout } = await run("bash", ["-c", script], options);
     expect(stdout).not.toContain("urn:sluice:error");
   },

@@ -69,7 +69,7 @@ it("does what the README says, word for word", async () => {
   for (const { command, expected } of steps) {
     const here = command.replace(/127\.0\.0\.1:(80\d\d)/g, (_, port) => `127.0.0.1:${ports[port as "8080"]}`);
     const { stdout } = await promisify(execFile)("bash", ["-c", here], {
-      env: { ...process.env, SLUICE_ADMIN_TOKEN: token },
+      env: { ...process.env, SLUICE_API_TOKEN: token },
     });
     expect(withoutHaste(stdout)).toBe(withoutHaste(expected));
   }

@@ -5,7 +5,6 @@ import { isWordCode, type KeyPart } from "./key-part.ts";
 
 /** Lower-case texts in names of headers, arguments, form fields, claims and variables. An nginx variable has the name of its header or cookie in it. */
 const texts = [
-  "auth",
   "key",
   "token",
   "secret",
@@ -19,6 +18,12 @@ const texts = [
   "bearer",
   "saml",
 ];
+/** In the names of credentials, and of who the client is, once something else has asked for the credential. */
+const authText = "auth";
+/** Last words of names that say who the client is, such as auth_user and X-Auth-Request-Email: no secret, if only "auth" is before them. */
+const people = ["user", "username", "userid", "uid", "email", "name", "group", "groups", "sub", "subject"];
+/** nginx's variables for a claim of a JWT: the claim's name tells. */
+const claimVariable = "jwt_claim_";
 /** Words of a name, between "-", "_" and ".", that are too short to be looked for anywhere. */
 const words = ["sid", "sig", "otp", "pin"];
 /** A name that ends with such a word is of a whole URL, with its arguments. */
@@ -39,7 +44,8 @@ export function holdsCredential(part: KeyPart, value: string): boolean {
     const isVariable = part.source === "var";
     if (isVariable && queries.includes(name)) return true;
     if (urls.includes(name.slice(lastWordAt(name))) && !(isVariable && paths.includes(name))) return true;
-    if (isOfCredential(name)) return true;
+    const isClaim = isVariable && name.startsWith(claimVariable);
+    if (isOfCredential(isClaim ? name.slice(claimVariable.length) : name)) return true;
   }
   return hasJwt(value) || hasUserInfo(value) || hasCredentialArgument(value);
 }
@@ -49,12 +55,19 @@ function isOfCredential(name: string): boolean {
   for (const text of texts) {
     if (name.indexOf(text) >= 0) return true;
   }
+  if (name.indexOf(authText) >= 0 && !isOfPerson(name)) return true;
   for (let end = name.length; end > 0; ) {
     const begin = lastWordAt(name, end);
     if (words.includes(name.slice(begin, end))) return true;
     end = begin - 1;
   }
   return false;
+}
+
+function isOfPerson(name: string): boolean {
+  const begin = lastWordAt(name);
+  const word = name.slice(begin);
+  return people.includes(word === "id" ? name.slice(lastWordAt(name, begin - 1), begin - 1) : word);
 }
 
 /** Returns where the last word before a place begins. */

@@ -30,6 +30,16 @@ describe("a part of a key", () => {
     "header:x-original-url",
     "query:otp",
     "form:SAMLResponse",
+    "header:x-authentik-jwt",
+    "header:x-auth-request-access-token",
+    "header:x-auth-id",
+    "header:id-auth",
+    "var:auth_id",
+    "var:auth_user_token",
+    "var:cookie_auth_user",
+    "var:jwt_claim_session_id",
+    "query:token_user",
+    "query:auth",
   ])("%s holds a credential", (text) => expect(holds(text)).toBe(true));
 
   it.each([
@@ -47,6 +57,15 @@ describe("a part of a key", () => {
     "query:inside",
     "query:design",
     "const:token",
+    "var:auth_user",
+    "var:remote_user",
+    "var:jwt_claim_sub",
+    "header:x-auth-request-email",
+    "header:x-auth-request-preferred-username",
+    "header:x-goog-authenticated-user-id",
+    "header:X-Authenticated-Groups",
+    "header:x-authentik-uid",
+    "jwt:auth_name",
   ])("%s holds none", (text) => expect(holds(text)).toBe(false));
 
   it.each([
@@ -68,6 +87,7 @@ describe("a part of a key", () => {
     "https://shop.test/books?page=2",
     "ann@shop.test",
     "/books?page=2&size=3",
+    "/books?auth_user=ann",
     "key",
     "a==",
     "a=".repeat(49),
