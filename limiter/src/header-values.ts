@@ -36,13 +36,47 @@ export function retryAfterSeconds(decision: Decision): number | undefined {
   return Math.max(1, wholeSeconds(decision.retryAfterUs));
 }
 
-/** Returns what a refusal says about when to try again. */
-export function quotaExceededDetail(decision: Decision): string {
+/** People read longer times with a date. */
+const mostPlainSeconds = 120;
+
+/**
+ * Returns what a refusal says about when to try again: `Try again in 7 s.`, `Try again in 4 days and 7 hours, at 2026-12-02 18:57:34 UTC.`
+ *
+ * @param nowMs when it was decided
+ * @param dateOf writes a moment, in seconds since the epoch
+ */
+export function quotaExceededDetail(
+  decision: Decision,
+  nowMs: number,
+  dateOf: (this: void, seconds: number) => string,
+): string {
   const seconds = retryAfterSeconds(decision);
-  if (seconds !== undefined) return `Try again in ${seconds} s.`;
+  if (seconds !== undefined) {
+    if (seconds <= mostPlainSeconds) return `Try again in ${seconds} s.`;
+    // The nearest second: Redis decided a little earlier, and Retry-After rounds up.
+    const moment = Math.floor(nowMs / 1_000 + decision.retryAfterUs / 1_000_000 + 0.5);
+    return `Try again in ${spanText(seconds)}, at ${dateOf(moment)}.`;
+  }
   return isEndless(decision)
     ? "The limit has no units left for this request, and none come back by themselves."
     : "The request costs more than its limit ever holds.";
+}
+
+/** Returns a time in its two largest units, rounded up. */
+function spanText(seconds: number): string {
+  if (seconds < 3_600) return inTwoUnits(seconds, 60, "minute", "second");
+  if (seconds < 86_400) return inTwoUnits(Math.ceil(seconds / 60), 60, "hour", "minute");
+  return inTwoUnits(Math.ceil(seconds / 3_600), 24, "day", "hour");
+}
+
+function inTwoUnits(small: number, ofLarge: number, largeUnit: string, smallUnit: string): string {
+  const large = Math.floor(small / ofLarge);
+  const rest = small - large * ofLarge;
+  return rest === 0 ? counted(large, largeUnit) : `${counted(large, largeUnit)} and ${counted(rest, smallUnit)}`;
+}
+
+function counted(count: number, unit: string): string {
+  return `${count} ${count === 1 ? unit : `${unit}s`}`;
 }
 
 /** Returns whether the limit that decided never gives units again by itself. */

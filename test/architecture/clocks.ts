@@ -33,6 +33,7 @@ export const readersOfTheClock: Readonly<Record<string, string>> = {
   "push/activity-reports.ts": "the control plane is told when",
   "metrics/activity.ts": "the control plane is told when",
   "metrics/redis-health.ts": "the control plane is told since when",
+  "respond/refuse.ts": "a client is told when to try again",
   "respond/explain.ts": "an editor is told when",
 
   // At every request, where nginx's cached time costs nothing and the stopwatch is a call of the system. Each takes a step in either direction

@@ -134,7 +134,7 @@ describe("a forecast", () => {
     const policy = policyOf({ limits: [{ name: "few", algorithm: "token-bucket", quota: 1, window: "10s" }] });
     const { decisions } = play(policy, [0, 0]);
     if (decisions === undefined) throw new Error("no decisions");
-    expect(responseTo(policy, [], decisions, 1, "ietf")).toEqual({
+    expect(responseTo(policy, [], decisions, 1, 0, "ietf")).toEqual({
       status: 429,
       headers: [
         { name: "RateLimit-Policy", value: '"few";q=1;w=10' },

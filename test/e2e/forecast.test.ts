@@ -44,7 +44,8 @@ it(`decides as the gateway does (SLUICE_FORECAST_SEED=${seed})`, async () => {
     if (decisions === undefined) throw new Error("the forecast has no decisions");
     for (const [index, answer] of answers.entries()) {
       const { values } = world.requests[index] as World["requests"][number];
-      const response = responseTo(policy, values, decisions, index, "both") as ClientResponse;
+      const nowMs = ((world.requests[index] as World["requests"][number]).atUs as number) / 1_000;
+      const response = responseTo(policy, values, decisions, index, nowMs, "both") as ClientResponse;
       const delayUs =
         outcomes[decisions.outcome[index] as number] === "delayed" ? (decisions.delayUs[index] as number) : 0;
       const where = `seed ${seed}, request ${index} of ${JSON.stringify(world)}`;

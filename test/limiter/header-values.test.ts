@@ -91,6 +91,35 @@ describe("RateLimit-Policy", () => {
   });
 });
 
+const dateOf = (seconds: number) => new Date(seconds * 1_000).toISOString().slice(0, 19);
+const refused = (fields: Partial<Decision>, nowMs = 0) =>
+  quotaExceededDetail(decisionOf({ allowed: false, ...fields }), nowMs, dateOf);
+
+describe("the reason of a refusal", () => {
+  test.each([
+    [1, "Try again in 1 s."],
+    [120, "Try again in 120 s."],
+    [121, "Try again in 2 minutes and 1 second, at 2026-11-28T12:02:01."],
+    [180, "Try again in 3 minutes, at 2026-11-28T12:03:00."],
+    [3_599, "Try again in 59 minutes and 59 seconds, at 2026-11-28T12:59:59."],
+    [3_600, "Try again in 1 hour, at 2026-11-28T13:00:00."],
+    [3_661, "Try again in 1 hour and 2 minutes, at 2026-11-28T13:01:01."],
+    [86_399, "Try again in 24 hours, at 2026-11-29T11:59:59."],
+    [86_400, "Try again in 1 day, at 2026-11-29T12:00:00."],
+    [370_654, "Try again in 4 days and 7 hours, at 2026-12-02T18:57:34."],
+  ])("after %i s", (seconds, detail) => {
+    const nowMs = Date.UTC(2026, 10, 28, 12, 0, 0);
+    expect(refused({ retryAfterUs: seconds * second, resetAfterUs: seconds * second }, nowMs)).toBe(detail);
+  });
+
+  test("has the end of a window that Redis saw a little earlier", () => {
+    const nowMs = Date.UTC(2026, 10, 28, 12, 0, 0);
+    expect(refused({ retryAfterUs: 43_200 * second + 900, resetAfterUs: second }, nowMs)).toBe(
+      "Try again in 12 hours and 1 minute, at 2026-11-29T00:00:00.",
+    );
+  });
+});
+
 const itemOf = (name: string, { remaining, resetAfterUs }: Decision) =>
   rateLimitItem(name, `${remaining}`, `${wholeSeconds(resetAfterUs)}`);
 
@@ -162,7 +191,6 @@ describe("a lifetime", () => {
   });
 
   test("is refused with its reason, and other limits with theirs", () => {
-    const refused = (fields: Partial<Decision>) => quotaExceededDetail(decisionOf({ allowed: false, ...fields }));
     expect(refused({ retryAfterUs: never, resetAfterUs: endless })).toBe(
       "The limit has no units left for this request, and none come back by themselves.",
     );

@@ -188,6 +188,52 @@ it("expects that a refusal by a larger bucket leaves what a smaller one has forg
   });
 });
 
+it("expects that a bucket which smaller ones forgave twice still owes it to a larger one", async () => {
+  const policyOf = (limit: object): PolicyDocument => ({
+    name: "p1",
+    match: { paths: ["/one"] },
+    key: ["ip"],
+    scope: "cluster",
+    limits: [{ name: "l1", algorithm: "token-bucket", window: "7m", quota: 4, ...limit }],
+  });
+  const asking = (afterMs: number): WorldEvent => ({ ...request, afterMs });
+  const put = (afterMs: number, limit: object): WorldEvent => ({ afterMs, do: "put", policy: policyOf(limit) });
+  const events: WorldEvent[] = [
+    asking(1_000),
+    put(40_000, { quota: 8, burst: 6 }),
+    ...[40, 178_030].map(asking),
+    put(20_000, { quota: 2 }),
+    ...[60_000, 370_710].map(asking),
+    put(0, { quota: 1, burst: 6 }),
+    asking(80),
+  ];
+  await agrees({
+    startMs: 1_866_882_359_998,
+    redisAheadUs: 0,
+    gateways: 1,
+    workers: 1,
+    policies: [policyOf({ burst: 871, initial: 5 })],
+    events,
+  });
+});
+
+it("expects that a full bucket may be forgotten which only refused since an edit gave it initial", async () => {
+  const policyOf = (quota: number): PolicyDocument => ({
+    name: "p1",
+    match: { paths: ["/one"] },
+    key: [],
+    limits: [{ name: "l3", algorithm: "token-bucket", quota, window: "7m", initial: 1 }],
+  });
+  const events: WorldEvent[] = [
+    request,
+    { afterMs: 20_000, do: "put", policy: policyOf(3) },
+    { ...request, afterMs: 230 },
+    { afterMs: 411_890, do: "read", policy: "p1", key: [], gateway: 1 },
+  ];
+  const policies = [policyOf(1)];
+  await agrees({ startMs: 1_666_011_427_289, redisAheadUs: 0, gateways: 1, workers: 1, policies, events });
+});
+
 it("asks and charges no other policy if one degrades the request to a response", async () => {
   const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
     name,

@@ -36,12 +36,14 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
  * Returns what the client of the request at `index` gets. Undefined: it is sent elsewhere, to a path or location of the gateway's nginx.
  *
  * @param keyValues of the request
+ * @param nowMs when it comes
  */
 export function responseTo(
   policy: Policy,
   keyValues: readonly string[],
   decisions: Decisions,
   index: number,
+  nowMs: number,
   style: HeaderStyle,
 ): ClientResponse | undefined {
   const base = compilePolicy("forecast", { ...policy, schedule: undefined });
@@ -71,6 +73,7 @@ export function responseTo(
     told,
     refusal,
     decision,
+    quotaExceededDetail(decision, nowMs, dateOf),
     violated.map((limit) => limit.name),
   );
 }
@@ -95,11 +98,20 @@ function limitHeaders(style: HeaderStyle, policy: CompiledPolicy, name: string, 
   return headers;
 }
 
-function refuse(told: HeaderLines[], refusal: Reject, decision: Decision, violated: readonly string[]): ClientResponse {
+function dateOf(seconds: number): string {
+  return `${new Date(seconds * 1_000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+function refuse(
+  told: HeaderLines[],
+  refusal: Reject,
+  decision: Decision,
+  detail: string,
+  violated: readonly string[],
+): ClientResponse {
   const seconds = retryAfterSeconds(decision);
   const headers = seconds === undefined ? told : [...told, { name: "Retry-After", value: `${seconds}` }];
   if (refusal.body !== undefined) return answer(headers, refusal, refusal.body);
-  const detail = quotaExceededDetail(decision);
   const more = `,"violated-policies":["${violated.join('","')}"]`;
   return problem([...headers, ...refusal.headers], refusal.status, quotaExceeded, "Quota exceeded", detail, more);
 }

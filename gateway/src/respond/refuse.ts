@@ -6,6 +6,7 @@ import type { CostSource } from "../../../limiter/src/document/cost.ts";
 import type { HeaderLines, OnLimit, Reject } from "../../../limiter/src/document/on-limit.ts";
 import { quotaExceededDetail, retryAfterSeconds } from "../../../limiter/src/header-values.ts";
 import { countEvent } from "../metrics/counts.ts";
+import { nowMs } from "../runtime/clock.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 
@@ -26,10 +27,14 @@ export function refuseOverLimit(
   const seconds = retryAfterSeconds(merged.decision);
   if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   if (body !== undefined) return answer(status, headers, body);
-  const detail = quotaExceededDetail(merged.decision);
+  const detail = quotaExceededDetail(merged.decision, nowMs(), dateOf);
   const violated = `,"violated-policies":["${merged.violated.join('","')}"]`;
   setLines(headers);
   sendProblem(status, quotaExceeded, "Quota exceeded", detail, violated);
+}
+
+function dateOf(this: void, seconds: number): string {
+  return os.date("!%Y-%m-%d %H:%M:%S UTC", seconds) as string;
 }
 
 /** For a request that Redis did not decide, under a policy that then denies. */

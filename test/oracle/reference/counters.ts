@@ -201,6 +201,8 @@ function owedAgain(counter: Counter & Bucket, limit: Limit): (Counter & Bucket)[
     ...own,
     full: larger(one, own.full),
     isRounded: true,
+    // What it forgives again is the debt of before, and not that of a clock which stepped back.
+    fillsIn: larger(own.fillsIn ?? whole(0n), minus(until, whole(own.atUs))),
   }));
   return isSure ? owing : [own, ...owing];
 }
@@ -325,7 +327,9 @@ function lookAtBucket(bucket: Bucket, limit: Limit, cost: bigint, nowUs: bigint)
   const { begins, seenUs: _, stored, ...own }: Bucket & { seenUs?: bigint } = bucket;
   const asked = { ...own, isShaped: limit.isShaped, atUs: largest(bucket.atUs, nowUs) };
   const warms = asked.warmUpUs !== undefined;
-  const kept = warms && isWarm(bucket, nowUs) ? { ...asked, wasWarm: true } : asked;
+  // A refusal need not be stored: a counter that was last charged without `initial` and `warmUp` is forgotten when it is full.
+  const refused = { ...asked, isShaped: bucket.isShaped && limit.isShaped };
+  const kept = warms && isWarm(bucket, nowUs) ? { ...refused, wasWarm: true } : refused;
   const { toppedUpUs: __, ...used } = isWarm(bucket, nowUs) ? warmed(asked) : asked;
   return {
     allowed,

@@ -18,7 +18,8 @@ export function ClientView({ forecasted: { request, result } }: { forecasted: Fo
         if (index === undefined) return null;
         const values = request.offer.keys[result.keyOf[index] as number]?.key.values ?? [];
         // Gateways send the headers of the standard unless SLUICE_HEADERS says otherwise.
-        const response = responseTo(policy, values, decisions, index, "ietf");
+        const nowMs = (result.atUs[index] as number) / 1_000;
+        const response = responseTo(policy, values, decisions, index, nowMs, "ietf");
         return (
           <section key={outcome} aria-label={t(`sees.${outcome}`)}>
             <h3>{t(`sees.${outcome}`)}</h3>
