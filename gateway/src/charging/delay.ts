@@ -18,25 +18,28 @@ import {
 import type { Delay } from "../../../limiter/src/document/on-limit.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
+import { type AppPlaces, leavePlace, newPlaces, takePlace } from "../runtime/app-places.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { stopwatchMs } from "../runtime/stopwatch.ts";
+import { weakTable } from "../runtime/tables.ts";
 import type { Outcome } from "../stores/store.ts";
 import {
   arrival,
+  awaitTurn,
+  handOver,
   hasOtherWorkers,
   isOthersTurn,
   othersWait,
-  pauseBetweenLooksMs,
   sayAgainMs,
   sayFirst,
   sayNone,
 } from "./line-of-workers.ts";
-import { beginWaiting, endWaiting, mayWait, refuseUnasked, type Waiter } from "./waiting-requests.ts";
+import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requests.ts";
 
 /**
  * The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. It grows with the
- * number of queues, so that a worker decides for those that wait at most a thousand times a second.
+ * number of queues.
  */
 const decideAgainMs = 10;
 /** The longest pause: units come back earlier than the limit said if the request that took them is refused by another policy. It grows alike. */
@@ -57,6 +60,9 @@ interface QueuedRequest {
 /** The requests that wait for the counters of one key, under the same limits. */
 interface Queue {
   readonly name: string;
+  readonly app: string;
+  /** Its prefix. */
+  readonly policy: string;
   /** The last decision of the first request. */
   readonly refusal: MergedDecision;
   /** Whether the limits have decided it. Otherwise it has only been behind those of other workers. */
@@ -70,9 +76,11 @@ interface Queue {
   last: QueuedRequest | undefined;
 }
 
+const limitsNames = weakTable<CompiledPolicy, string>();
 /** By policy, key values and limits. */
 const queues: Record<string, Queue | undefined> = {};
-let queueCount = 0;
+/** How many there are, by their apps and by their policies. */
+const [linesOfApps, linesOfPolicies] = [newPlaces(), newPlaces()];
 /** When the request ends, the next one has its turn. */
 const queuedField = newRequestField<QueuedRequest>(leave);
 
@@ -86,7 +94,7 @@ const queuedField = newRequestField<QueuedRequest>(leave);
 export function admitInTurn(
   policy: CompiledPolicy,
   keyValues: string,
-  { maxDelayUs, maxWaiting, waiter }: Pick<Delay, "maxDelayUs" | "maxWaiting"> & { readonly waiter?: Waiter },
+  { maxDelayUs, maxWaiting, caller }: Pick<Delay, "maxDelayUs" | "maxWaiting"> & { readonly caller?: string },
   outcome: Outcome,
   decide: () => boolean,
 ): boolean {
@@ -106,10 +114,10 @@ export function admitInTurn(
     // Those before have not been refused here.
     refuseUnasked(own, policy, unaskedRetryUs);
   }
-  if (!mayWait(policy, maxWaiting, waiter)) return false;
+  if (!mayWait(policy, maxWaiting, caller)) return false;
   let queue = queues[name];
   if (queue === undefined) {
-    queue = beginQueue(name, own, isDecided);
+    queue = beginQueue(name, policy, own, isDecided);
     // It is decided as soon as those of other workers have had their turns.
     if (isBehind) queue.nextAtMs = stopwatchMs();
   }
@@ -118,7 +126,7 @@ export function admitInTurn(
     if (queue.length === 0) endQueue(queue);
     return false;
   }
-  beginWaiting(policy, outcome.charges, waiter);
+  beginWaiting(policy, outcome.charges, caller);
   const beganMs = stopwatchMs();
   const queued = enter(queue, policy.policy.cost);
   keepForRequest(queuedField, queued);
@@ -156,7 +164,7 @@ function waitIn(queued: QueuedRequest, own: MergedDecision, untilMs: number, dec
 
 /** Other workers know all the time that this request waits. */
 function sleepAsFirst({ queue, arrivedUs }: QueuedRequest): void {
-  const atMs = math.min(queue.nextAtMs, stopwatchMs() + math.max(longestPauseMs, queueCount));
+  const atMs = math.min(queue.nextAtMs, stopwatchMs() + math.max(longestPauseMs, fairPauseMs(queue)));
   for (;;) {
     sayFirst(queue.name, arrivedUs);
     const leftMs = atMs - stopwatchMs();
@@ -166,7 +174,7 @@ function sleepAsFirst({ queue, arrivedUs }: QueuedRequest): void {
 }
 
 /** @returns false: those of other workers that came before did not have their turns in time */
-function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number): boolean {
+function awaitOtherWorkers({ queue, turn, arrivedUs }: QueuedRequest, untilMs: number): boolean {
   if (!hasOtherWorkers()) return true;
   let sayAtMs = 0;
   for (;;) {
@@ -178,7 +186,7 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
     const nowMs = stopwatchMs();
     if (nowMs > untilMs) return false;
     // Others forget in time what is not said again, and nobody waits for longer than it may.
-    sleepMs(math.min(pauseBetweenLooksMs(queueCount), sayAtMs - nowMs, untilMs - nowMs + 1));
+    awaitTurn(queue.name, arrivedUs, turn, math.min(sayAtMs - nowMs, untilMs - nowMs + 1));
   }
 }
 
@@ -186,15 +194,31 @@ function awaitOtherWorkers({ queue, arrivedUs }: QueuedRequest, untilMs: number)
  * Names the limits, too, with what they allow: whoever has others would wait for units that it does not need. The values come last, because
  * clients write them.
  */
-function queueName({ counterPrefix, limits }: CompiledPolicy, keyValues: string): string {
-  let name = counterPrefix;
-  for (const { counterSuffix, rate } of limits) name += `${counterSuffix}:${rate.quota}:${capacity(rate)}`;
-  return `${name}:${keyValues}`;
+function queueName(policy: CompiledPolicy, keyValues: string): string {
+  return `${policy.counterPrefix}${limitsName(policy)}:${keyValues}`;
 }
 
-function beginQueue(name: string, own: MergedDecision, isDecided: boolean): Queue {
+/** Short, whatever the limits are called: it lies in shared memory. */
+function limitsName(policy: CompiledPolicy): string {
+  const known = limitsNames.get(policy);
+  if (known !== undefined) return known;
+  let text = "";
+  for (const { counterSuffix, rate } of policy.limits) text += `${counterSuffix}:${rate.quota}:${capacity(rate)}`;
+  const name = ngx.md5(text);
+  limitsNames.set(policy, name);
+  return name;
+}
+
+function beginQueue(
+  name: string,
+  { app, counterPrefix: policy }: CompiledPolicy,
+  own: MergedDecision,
+  isDecided: boolean,
+): Queue {
   const queue: Queue = {
     name,
+    app,
+    policy,
     isDecided,
     refusal: newMergedDecision(),
     nextAtMs: 0,
@@ -203,10 +227,23 @@ function beginQueue(name: string, own: MergedDecision, isDecided: boolean): Queu
     first: undefined,
     last: undefined,
   };
+  takePlace(linesOfApps, app);
+  takePlace(linesOfPolicies, policy);
   noteRefusal(queue, own);
   queues[name] = queue;
-  queueCount += 1;
   return queue;
+}
+
+/**
+ * Returns the pause with which all lines together are decided at most two times in a millisecond. Apps have equal shares, and so have policies: the
+ * lines of others hardly slow a line down.
+ */
+function fairPauseMs({ app, policy }: Queue): number {
+  return math.min(linesBeside(linesOfApps, app), linesBeside(linesOfPolicies, policy));
+}
+
+function linesBeside({ ofApps, apps }: AppPlaces, name: string): number {
+  return (ofApps[name] as number) * apps;
 }
 
 /** Rounds up to whole ms, because nginx's timers have no parts of one. */
@@ -215,15 +252,17 @@ function noteRefusal(queue: Queue, own: MergedDecision): void {
   clearMerged(queue.refusal);
   mergeAll(queue.refusal, own);
   queue.nextAtMs =
-    stopwatchMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : math.max(decideAgainMs, queueCount));
+    stopwatchMs() + (retryAfterUs > 0 ? math.ceil(retryAfterUs / 1000) : math.max(decideAgainMs, fairPauseMs(queue)));
 }
 
 /** Nothing is kept of keys that are gone. */
 function endQueue(queue: Queue): void {
   if (queues[queue.name] !== queue) return;
   queues[queue.name] = undefined;
-  queueCount -= 1;
+  leavePlace(linesOfApps, queue.app);
+  leavePlace(linesOfPolicies, queue.policy);
   sayNone(queue.name);
+  handOver(queue.name);
 }
 
 function enter(queue: Queue, cost: number): QueuedRequest {
@@ -246,6 +285,7 @@ function leave(this: void, queued: QueuedRequest): void {
   // The request that had its turn leaves, so it is the next one's turn.
   if (before === undefined && behind !== undefined) {
     sayFirst(queue.name, behind.arrivedUs);
+    handOver(queue.name, behind.arrivedUs);
     behind.turn.post(1);
   }
   queue.length -= 1;

@@ -22,6 +22,8 @@ interface Waiting {
   readonly watched: boolean;
   /** Its places. */
   readonly size: number;
+  /** How many it counts of those of its policy. */
+  readonly ofPolicy: number;
 }
 
 /** Who waits keeps what was charged, and it is refunded if they leave: so many limits take one more place. */
@@ -30,10 +32,11 @@ const limitsOfOnePlace = 16;
 const waitingField = newRequestField<Waiting>(leave);
 const places = newPlaces();
 let waitingRequests = 0;
-/** Who waits: checks of callers take no places from requests of the same policy. */
-export type Waiter = "request" | "check";
 
-/** How many of them wait because of a policy, by its prefix. */
+/**
+ * How many of them wait because of a policy, by its prefix. Checks of callers take no places from requests of the same policy, and are counted with the
+ * places that each has.
+ */
 const ofPolicies: Record<string, number | undefined> = {};
 let mostWaiting = math.huge;
 
@@ -43,10 +46,10 @@ export function boundWaiting(most: number): void {
   publishWaiting(waitingRequests);
 }
 
-function leave(this: void, { app, policy, size }: Waiting): void {
+function leave(this: void, { app, policy, size, ofPolicy }: Waiting): void {
   leavePlace(places, app, size);
   waitingRequests -= 1;
-  const others = (ofPolicies[policy] as number) - 1;
+  const others = (ofPolicies[policy] as number) - ofPolicy;
   ofPolicies[policy] = others > 0 ? others : undefined;
   publishWaiting(waitingRequests);
 }
@@ -56,7 +59,7 @@ export function waitingCount(): number {
   return waitingRequests;
 }
 
-/** How many checks of one policy may wait: the rest is for others, and for the gateway's own requests. */
+/** How many places the checks of one policy may have: the rest is for others, and for the gateway's own requests. */
 export function mostOfOnePolicy(): number {
   return mostWaiting / 2;
 }
@@ -66,13 +69,13 @@ export function mostOfOnePolicy(): number {
  *
  * @param policy that would have it wait
  * @param most how many of its kind may wait because of that policy
+ * @param caller the app of the caller whose check waits; undefined: a request of the gateway
  */
-export function mayWait(policy: CompiledPolicy, most = math.huge, waiter: Waiter = "request"): boolean {
-  if ((ofPolicies[kindOf(policy, waiter)] ?? 0) >= most) return false;
-  const { app, name } = policy;
-  if (hasPlace(places, app, mostWaiting)) return true;
+export function mayWait(policy: CompiledPolicy, most = math.huge, caller?: string): boolean {
+  if ((ofPolicies[kindOf(policy, caller)] ?? 0) >= most) return false;
+  if (hasPlace(places, caller ?? policy.app, mostWaiting)) return true;
   countEvent("waiting-refusals");
-  warnSparingly("requests are refused, because too many wait already", `${app}/${name}`);
+  warnSparingly("requests are refused, because too many wait already", `${policy.app}/${policy.name}`);
   return false;
 }
 
@@ -80,22 +83,24 @@ export function mayWait(policy: CompiledPolicy, most = math.huge, waiter: Waiter
  * Counts the current request in, until `endWaiting` or its end: it ends if its client leaves.
  *
  * @param charges what it has been charged already; undefined: by one policy
+ * @param caller see `mayWait`
  */
-export function beginWaiting(policy: CompiledPolicy, charges?: readonly Charge[], waiter: Waiter = "request"): void {
-  const { app } = policy;
-  const kind = kindOf(policy, waiter);
+export function beginWaiting(policy: CompiledPolicy, charges?: readonly Charge[], caller?: string): void {
+  const app = caller ?? policy.app;
+  const kind = kindOf(policy, caller);
   let kept = 0;
   if (charges !== undefined) for (const { limits } of charges) kept += limits.length;
   const size = 1 + math.floor(kept / limitsOfOnePlace);
-  keepForRequest(waitingField, { app, policy: kind, watched: watchClient(), size });
+  const ofPolicy = caller === undefined ? 1 : size;
+  keepForRequest(waitingField, { app, policy: kind, watched: watchClient(), size, ofPolicy });
   takePlace(places, app, size);
   waitingRequests += 1;
-  ofPolicies[kind] = (ofPolicies[kind] ?? 0) + 1;
+  ofPolicies[kind] = (ofPolicies[kind] ?? 0) + ofPolicy;
   publishWaiting(waitingRequests);
 }
 
-function kindOf({ counterPrefix }: CompiledPolicy, waiter: Waiter): string {
-  return waiter === "check" ? `check ${counterPrefix}` : counterPrefix;
+function kindOf({ counterPrefix }: CompiledPolicy, caller: string | undefined): string {
+  return caller === undefined ? counterPrefix : `${caller} ${counterPrefix}`;
 }
 
 export function endWaiting(): void {
@@ -105,9 +110,9 @@ export function endWaiting(): void {
   if (waiting.watched) unwatchClient();
 }
 
-/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait @param charges see `beginWaiting` */
-export function waitUs(us: number, policy: CompiledPolicy, charges?: readonly Charge[], waiter?: Waiter): void {
-  beginWaiting(policy, charges, waiter);
+/** For a leaky-bucket: the request goes on when its turn comes. Only it waits. @param policy that has it wait @param charges see `beginWaiting` @param caller see `mayWait` */
+export function waitUs(us: number, policy: CompiledPolicy, charges?: readonly Charge[], caller?: string): void {
+  beginWaiting(policy, charges, caller);
   sleepAtLeastUs(us);
   endWaiting();
 }

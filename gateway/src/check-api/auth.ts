@@ -9,7 +9,7 @@ import { countCheckRequest } from "../metrics/counts.ts";
 import { setHeaders } from "../respond/headers.ts";
 import type { Settings } from "../settings.ts";
 import type { Charge } from "../stores/store.ts";
-import { currentCaller } from "./caller-tokens.ts";
+import { type Caller, currentCaller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
 import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome, turnAway } from "./decide.ts";
 import { aCost, aPolicy, aValue, isCost, isKeyValue, readMaxWait, refuseWaitingPeek } from "./request-body.ts";
@@ -45,9 +45,9 @@ function answer(settings: Settings): CheckError | undefined {
   const outcomes = decideRequestedChecks(caller, requested, charges);
   // Who only looks has nothing to wait for.
   const delayUs = allAllowed(outcomes) && !written.isPeek ? longestDelayUs(outcomes) : 0;
-  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy, mostOfOnePolicy(), "check");
+  const mayGoOn = delayUs === 0 || mayWait((outcomes[0] as Outcome).policy, mostOfOnePolicy(), caller.app);
   if (!mayGoOn) turnAway(outcomes[0] as Outcome, charges);
-  send(settings, outcomes, mayGoOn ? delayUs : 0);
+  send(settings, caller, outcomes, mayGoOn ? delayUs : 0);
   return undefined;
 }
 
@@ -114,7 +114,7 @@ function costOf(parameter: Parameter, findings: Findings): number | undefined {
   return cost;
 }
 
-function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number): void {
+function send(settings: Settings, { app }: Caller, outcomes: readonly Outcome[], delayUs: number): void {
   const { reason, merged, policy } = outcomes[0] as Outcome;
   const allowed = allAllowed(outcomes);
   if (reason === undefined) setHeaders(settings.headers, merged);
@@ -122,7 +122,7 @@ function send(settings: Settings, outcomes: readonly Outcome[], delayUs: number)
     const seconds = reason === undefined ? retryAfterSeconds(merged.decision) : reason === "undecided" ? 1 : undefined;
     if (seconds !== undefined) ngx.header["Retry-After"] = seconds;
   }
-  if (delayUs > 0) waitUs(delayUs, policy, undefined, "check");
+  if (delayUs > 0) waitUs(delayUs, policy, undefined, app);
   ngx.header["Cache-Control"] = "no-store";
   const status = allowed ? 204 : reason === "banned" ? 403 : 429;
   ngx.status = status;

@@ -124,7 +124,7 @@ export function decideRequestedChecks(
   const { maxWaitUs, holds } = requested[0] as RequestedCheck;
   const waits = maxWaitUs > 0 ? (inFleet[0] ?? onNode[0]) : undefined;
   if (waits !== undefined) {
-    decideInTurn(waits, maxWaitUs, charges);
+    decideInTurn(caller.app, waits, maxWaitUs, charges);
   } else if (allOrNone) {
     decideByStores(inFleet, charges);
     decideByStores(onNode, charges);
@@ -304,7 +304,7 @@ function isCharged(check: Check, charges: readonly Charge[]): boolean {
 }
 
 /** Waits for the units, and after them for the turn that a leaky-bucket gives. While it waits, nothing is charged that is not refunded if the caller leaves. */
-function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): void {
+function decideInTurn(caller: string, outcome: Outcome, maxWaitUs: number, charges: Charge[]): void {
   const { merged } = outcome;
   const check = checkWithResultOf(outcome);
   const own: StoreOutcome = { ...newOutcome(), merged, charges };
@@ -316,7 +316,7 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
   admitInTurn(
     check.policy,
     check.keyValues,
-    { maxDelayUs: maxWaitUs, maxWaiting: mostOfOnePolicy(), waiter: "check" },
+    { maxDelayUs: maxWaitUs, maxWaiting: mostOfOnePolicy(), caller },
     own,
     decide,
   );
@@ -324,20 +324,20 @@ function decideInTurn(outcome: Outcome, maxWaitUs: number, charges: Charge[]): v
   const { delayUs } = merged;
   if (!outcome.allowed || delayUs === 0) return;
   const leftUs = maxWaitUs - (own.waitedUs ?? 0);
-  if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy(), "check")) {
+  if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy(), caller)) {
     turnAway(outcome, charges);
     return;
   }
-  if (waitForTurn(delayUs, outcome.policy, charges)) merged.delayUs = 0;
+  if (waitForTurn(caller, delayUs, outcome.policy, charges)) merged.delayUs = 0;
   else turnAway(outcome, charges);
 }
 
 /** @param charges of the one check: its slots are held meanwhile @returns false: they were lost */
-function waitForTurn(delayUs: number, policy: CompiledPolicy, charges: readonly Charge[]): boolean {
+function waitForTurn(caller: string, delayUs: number, policy: CompiledPolicy, charges: readonly Charge[]): boolean {
   const charge = policy.policy.holdsSlots ? charges[0] : undefined;
   const held = charge === undefined ? undefined : holdSlots(charge);
   keepUndecided(held === undefined ? charges : withoutSlots(charge as Charge));
-  waitUs(delayUs, policy, charges, "check");
+  waitUs(delayUs, policy, charges, caller);
   return held === undefined || handOver(held, charge as Charge);
 }
 

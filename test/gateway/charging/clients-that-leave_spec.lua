@@ -1,6 +1,7 @@
 -- gateway/src/charging/admit.ts: a client leaves while Redis is asked. Its request is charged by all of its policies, or by none: a limit of
 -- its own that charged nothing would never hold, and a limit that all share would be used up.
 
+local redisCluster = require("test.gateway.virtual.redis-cluster")
 local support = require("test.gateway.virtual.support")
 local fixed, policy, with = support.fixed, support.policy, support.with
 local leased, onNode = { consistency = "leased" }, { scope = "node" }
@@ -131,6 +132,48 @@ describe("a client that leaves while Redis is asked", function()
       world.run(8000)
       assert.is_true(left > 90)
       assert.equal(used, support.used(world, "shared", total))
+    end)
+  end
+end)
+
+-- There, one call for each slot charges one after the other, and so do refunds.
+describe("a client of a Redis Cluster that leaves at any moment", function()
+  local tag = { action = "tag", header = "x-mark: over" }
+  local response = { action = "degrade", response = { status = 200, body = "cheaper" } }
+  local function at(name, priority, limit, more)
+    return policy(name, limit, with({ priority = priority, match = { paths = { "/shared" } } }, more or {}))
+  end
+  local owns = {
+    ["by the call that refuses"] = { {}, {} },
+    ["by refunds, after a node policy refused"] = { { onLimit = tag }, onNode },
+    ["by refunds, after another call refused"] = { { onLimit = tag }, { onLimit = response } },
+  }
+  for name, case in pairs(owns) do
+    it("uses up no shared limit: " .. name, function()
+      local shared = { "s1", "s2", "s3" }
+      local policies = { at("own", 1, fixed("1/1h"), case[2]) }
+      for i, each in ipairs(shared) do policies[#policies + 1] = at(each, 10 - i, total, case[1]) end
+      local world = support.world({ deploys = redisCluster.deploys({ nodes = 3 }), policies = policies })
+      for _, node in ipairs(world.deployment.nodes) do node.upUs, node.downUs = 1000, 1000 end
+      support.ask(world, "shared", 1)
+      world.run(500)
+      local before = {}
+      for _, each in ipairs(shared) do before[each] = support.used(world, each, total) end
+      local left = 0
+      for i = 1, 60 do
+        world.at(i * 50, function()
+          local request = support.ask(world, "shared", 1)[1]
+          world.at(i * 0.25, function()
+            if not request.ended then
+              left = left + 1
+              request.abort()
+            end
+          end)
+        end)
+      end
+      world.run(8000)
+      assert.is_true(left > 20, left)
+      for _, each in ipairs(shared) do assert.equal(before[each], support.used(world, each, total), each) end
     end)
   end
 end)

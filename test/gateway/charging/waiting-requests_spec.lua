@@ -161,3 +161,46 @@ for _, log in ipairs({ true, false }) do
     end)
   end)
 end
+
+describe("checks that wait", function()
+  local own = { algorithm = "token-bucket", quota = 10, window = "1s", burst = 1 }
+  local delays = { scope = "node", onLimit = { action = "delay", maxDelay = "5m", maxWaiting = 1000 } }
+
+  local function worldWithCaller(published)
+    local world = support.world({ environment = { SLUICE_MAX_WAITING = tostring(mostWaiting) } })
+    world.publish(published, nil, { support.callerSha256 })
+    world.run(50)
+    return world
+  end
+
+  -- As many checks of the policy as may wait, each for a key whose units are used up.
+  local function checkAll(world, name)
+    for i = 1, mostWaiting do support.check(world, { { policy = name, key = { "k" .. i } } }) end
+    world.run(50)
+    for i = 1, mostWaiting do support.check(world, { { policy = name, key = { "k" .. i }, maxWait = "60s" } }) end
+    world.run(500)
+  end
+
+  it("for a policy that is shared with their app have places of their app, and not of the policy's", function()
+    local shared = policy("shared", bucket("1/60s", 1), { ofApp = "crm", sharedWith = { "shop" } })
+    local world = worldWithCaller({ shared, policy("mine", bucket("1/60s", 1)), policy("theirs", own, support.with({ ofApp = "crm" }, delays)) })
+    checkAll(world, "mine")
+    checkAll(world, "crm/shared")
+    assert.equal(mostWaiting, waiting(world))
+    local requests = ask(world, "theirs", 2, { serviceUs = 0 })
+    world.run(1000)
+    assert.same({ [200] = 2 }, world.statuses(requests))
+  end)
+
+  it("for a policy of many limits have half of the places, as many as those for any other policy", function()
+    local limits = { { name = "turn", algorithm = "leaky-bucket", quota = 1, window = "60s", burst = 100, maxDelay = "1h" } }
+    for i = 2, 16 do limits[i] = support.with(fixed("100000/1h"), { name = "limit-" .. i }) end
+    local world = worldWithCaller({ policy("many", nil, { limits = limits }), policy("mine", own, delays) })
+    checkAll(world, "many")
+    local places = world.workers[1].inner("gateway.src.charging.waiting-requests", "places")
+    assert.equal(mostWaiting / 2, places.taken)
+    local requests = ask(world, "mine", 2, { serviceUs = 0 })
+    world.run(1000)
+    assert.same({ [200] = 2 }, world.statuses(requests))
+  end)
+end)

@@ -1224,7 +1224,8 @@ function nginx.world(options)
 
   -- Policies that are in force from now on, in place of all others; workers see them within 10 ms. They are published as
   -- gateway/src/snapshot/shared-entries.ts has it: each text that changes in a slot of its own. `zones`: the changes of the clocks
-  -- of the time zones that they name, as in a snapshot. `callers`: the SHA-256 of tokens of callers of the check API.
+  -- of the time zones that they name, as in a snapshot. `callers`: the SHA-256 of tokens of callers of the check API, of the app "shop". A policy is of
+  -- the app that its field `ofApp` names, or of "shop".
   function world.publish(policies, zones, callers)
     version = version + 1
     local lines, wanted, names = {}, {}, {}
@@ -1237,8 +1238,13 @@ function nginx.world(options)
       wanted["c:" .. sha256] = cjson.encode({ app = "shop", sha256 = sha256 })
     end
     for _, policy in ipairs(policies) do
-      names[#names + 1] = "p:shop:" .. policy.name
-      wanted["p:shop:" .. policy.name] = cjson.encode({ app = "shop", document = policy })
+      local app, document = policy.ofApp or "shop", {}
+      for field, value in pairs(policy) do
+        if field ~= "ofApp" then document[field] = value end
+      end
+      local name = "p:" .. app .. ":" .. policy.name
+      names[#names + 1] = name
+      wanted[name] = cjson.encode({ app = app, document = document })
     end
     for _, name in ipairs(names) do
       local text = wanted[name]

@@ -6,9 +6,10 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { runSurely } from "../../runtime/background.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check } from "../store.ts";
+import type { Check, Refund } from "../store.ts";
 import { forgetPending, keepPending, queueOf, reconcileSoon } from "./batcher.ts";
 import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
@@ -169,21 +170,29 @@ function decideGroups(
   return $multi(allowed, undefined);
 }
 
-/**
- * In reverse order, so that each refund finds the counter as its charge left it. Pending checks that are kept stay so until their
- * turn.
- */
+/** Takes back what was charged, also if the client goes away meanwhile. */
 function refundGroups(
   settings: RedisSettings,
   groups: readonly Group<Check>[],
   pendingChecks: readonly PendingCheck[],
 ): void {
+  const refunds: Refund[][] = [];
+  // In reverse order, so that each refund finds the counter as its charge left it.
   for (let i = pendingChecks.length - 1; i >= 0; i--) {
     forgetPending();
     const { numbers, at } = pendingChecks[i] as PendingCheck;
     const checks = (groups[i] as Group<Check>).members;
-    if (!allAllow(numbers as Numbers, at, checks)) continue;
-    const failure = refundGroup(settings, refundsOf(checks, numbers as Numbers, at));
-    if (failure !== undefined) warnSparingly("a refund failed: units of a refused request stay charged", failure);
+    if (allAllow(numbers as Numbers, at, checks)) refunds.push(refundsOf(checks, numbers as Numbers, at));
   }
+  if (refunds.length > 0) runSurely(refunding(settings, refunds));
+}
+
+/** Made in a function of its own, whose variables outlive it: those of a function that is running end with its request. */
+function refunding(settings: RedisSettings, refunds: readonly Refund[][]): (this: void) => void {
+  return () => {
+    for (const ofGroup of refunds) {
+      const failure = refundGroup(settings, ofGroup);
+      if (failure !== undefined) warnSparingly("a refund failed: units of a refused request stay charged", failure);
+    }
+  };
 }

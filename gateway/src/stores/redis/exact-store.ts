@@ -15,7 +15,7 @@ import { byChoice, isDecidedHere } from "./overload.ts";
 import { peekInRedis } from "./peek.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
 import { forgetRefusalOf, forgetRefusalsEverywhere, recallRefusal } from "./refusal-cache.ts";
-import { firstKey } from "./slot-groups.ts";
+import { firstKey, groupsOf } from "./slot-groups.ts";
 import { renewInRedis } from "./slot-renewals.ts";
 
 export const exactStore: Store = {
@@ -63,7 +63,9 @@ export function admitTogether(checks: readonly Check[], outcome: Outcome): boole
 /** Returns whether one call to Redis charges all of these checks. */
 export function chargesByOneCall(checks: readonly Check[]): boolean {
   for (const { policy } of checks) if (policy.policy.store !== "exact") return false;
-  return endOfCall(checks, 0) === checks.length;
+  if (endOfCall(checks, 0) < checks.length) return false;
+  const redis = configuredRedis();
+  return redis?.deployment.kind !== "cluster" || groupsOf(redis, checks).length === 1;
 }
 
 function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome: Outcome): boolean | undefined {
