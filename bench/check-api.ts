@@ -116,7 +116,7 @@ try {
   let withoutRedis = 0;
   for (const { privateUrl } of gateways) {
     const { body } = await ask(`${privateUrl}/sluice/metrics`);
-    withoutRedis += Number(/result="degraded"\} (\d+)/.exec(body)?.[1] ?? 0);
+    withoutRedis += Number(/^sluice_degraded_decisions_total\{.*\} (\d+)/m.exec(body)?.[1] ?? 0);
   }
   process.stdout.write(`\nDecisions that were made without Redis: ${withoutRedis}\n`);
 } finally {

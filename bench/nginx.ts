@@ -111,5 +111,8 @@ async function readDecisions(url: string): Promise<Record<string, number>> {
   for (const [, result = "", count] of text.matchAll(/^sluice_decisions_total\{.*result="([^"]+)"\} (\d+)/gm)) {
     totals[result] = (totals[result] ?? 0) + Number(count);
   }
+  for (const [, count] of text.matchAll(/^sluice_degraded_decisions_total\{.*\} (\d+)/gm)) {
+    totals["degraded"] = (totals["degraded"] ?? 0) + Number(count);
+  }
   return totals;
 }

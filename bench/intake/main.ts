@@ -124,7 +124,7 @@ async function measure(
     phases.push(await phase("one policy changed, by a delta", gateway, stream, () => pushAll(control, deltas)));
   } else say("this gateway takes no deltas");
   stream.stop();
-  const [longestSlice] = await gateway.metric("sluice_snapshot_slice_seconds_max");
+  const [longestSlice] = await gateway.metric("sluice_snapshot_slice_max_seconds");
   const memory = { empty, loaded, after: gateway.memory() };
   control.close();
   await gateway.stop();

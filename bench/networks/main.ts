@@ -54,7 +54,7 @@ export async function networks(
     for (const family of families) {
       figures[family] = await withList(processes, plane, gateway, { family, count, replacements, rounds });
     }
-    figures["longestSliceMs"] = (await gateway.metric("sluice_snapshot_slice_seconds_max")) * 1_000;
+    figures["longestSliceMs"] = (await gateway.metric("sluice_snapshot_slice_max_seconds")) * 1_000;
     writeJson(jsonFile, figures);
     process.stdout.write(`${JSON.stringify(figures, null, 2)}\n`);
   } finally {

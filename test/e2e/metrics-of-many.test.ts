@@ -131,7 +131,7 @@ describe("with more series than the dict of metrics has room for", () => {
     expect(await started.metric("sluice_banned_requests_total")).toBe(1);
     expect((await post(privateUrl, shop, "no json")).status).toBe(400);
     const asked = async () => {
-      const samples = (await scrape(started))["sluice_ask_requests_total"]?.samples ?? [];
+      const samples = (await scrape(started))["sluice_check_requests_total"]?.samples ?? [];
       return ["400", "401"].map((status) => samples.find(({ labels }) => labels["status"] === status)?.value);
     };
     await untilPasses(async () => expect(await asked()).toEqual([1, 1]));

@@ -221,14 +221,14 @@ it("counts decisions by caller", async () => {
     const { body } = await ask(`${privateUrl}/sluice/metrics`);
     return body
       .split("\n")
-      .filter((line) => line.startsWith("sluice_ask_decisions_total{"))
+      .filter((line) => line.startsWith("sluice_check_decisions_total{"))
       .sort();
   };
   await until("four series", async () => (await series()).length === 4);
   expect(await series()).toEqual([
-    'sluice_ask_decisions_total{app="default",caller="bank",result="allowed"} 2',
-    'sluice_ask_decisions_total{app="default",caller="bank",result="refused"} 0',
-    'sluice_ask_decisions_total{app="default",caller="shop \\"east\\"",result="allowed"} 1',
-    'sluice_ask_decisions_total{app="default",caller="shop \\"east\\"",result="refused"} 1',
+    'sluice_check_decisions_total{app="default",caller="bank",result="allowed"} 2',
+    'sluice_check_decisions_total{app="default",caller="bank",result="refused"} 0',
+    'sluice_check_decisions_total{app="default",caller="shop \\"east\\"",result="allowed"} 1',
+    'sluice_check_decisions_total{app="default",caller="shop \\"east\\"",result="refused"} 1',
   ]);
 });

@@ -289,7 +289,7 @@ describe("the map", () => {
 it("asks about an unknown policy once in a while, and not for each request", async () => {
   const refusals = async () => {
     const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
-    return Number(/^sluice_ask_requests_total\{status="404"\} (\d+)$/m.exec(body)?.[1] ?? 0);
+    return Number(/^sluice_check_requests_total\{status="404"\} (\d+)$/m.exec(body)?.[1] ?? 0);
   };
   const atFirst = await refusals();
   await ask1("node", descriptor("never_made", "x"));

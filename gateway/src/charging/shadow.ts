@@ -23,6 +23,12 @@ export function observe(check: Check): LuaMultiReturn<[result: Result, merged: M
   }
   chargeForGood(outcome.charges);
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
-  countDecision(policy, result, result === "degraded" ? undefined : check.keyValues);
+  if (result === "degraded") countDecision(policy, result, undefined);
+  // A policy in shadow mode lets the request pass if Redis does not decide.
+  countDecision(
+    policy,
+    result === "degraded" ? "allowed" : result,
+    result === "degraded" ? undefined : check.keyValues,
+  );
   return $multi(result, outcome.merged);
 }

@@ -29,7 +29,9 @@ import {
  */
 export type Result = "allowed" | "refused" | "shadow-refused" | "degraded" | "delayed";
 
-export const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
+/** Each decision has one of them. */
+export const decisionResults: readonly Result[] = ["allowed", "refused", "shadow-refused"];
+const results: readonly Result[] = ["allowed", "refused", "shadow-refused", "degraded", "delayed"];
 const places = { allowed, refused, "shadow-refused": shadowRefused, degraded, delayed } as const;
 
 /**

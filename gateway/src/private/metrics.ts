@@ -8,7 +8,7 @@ import { checkStatuses } from "../check-api/check-errors.ts";
 import { consumerCount, consumersState } from "../consumers/held.ts";
 import { unstoredCount } from "../consumers/shares.ts";
 import { type CallerResult, callerResults, callersDecisions } from "../metrics/caller-counts.ts";
-import { checkCount, decisionCount, eventCount, results } from "../metrics/counts.ts";
+import { checkCount, decisionCount, decisionResults, eventCount, type Result } from "../metrics/counts.ts";
 import {
   leaseEvents,
   leaseUnitStates,
@@ -57,9 +57,9 @@ function answer(this: void, pause: Pause): void {
   printLines(lines);
   printDecisions(pause);
   lines = [];
-  heading(lines, "sluice_ask_requests_total", "counter", "Requests of the check API by status.");
+  heading(lines, "sluice_check_requests_total", "counter", "Requests of the check API by status.");
   for (const status of checkStatuses) {
-    lines.push(sample("sluice_ask_requests_total", { status: `${status}` }, whole(checkCount(status))));
+    lines.push(sample("sluice_check_requests_total", { status: `${status}` }, whole(checkCount(status))));
   }
   printLines(lines);
   printCallers(pause);
@@ -89,7 +89,7 @@ function answer(this: void, pause: Pause): void {
   );
   gauge(
     lines,
-    "sluice_snapshot_slice_seconds_max",
+    "sluice_snapshot_slice_max_seconds",
     "Longest time that a worker loaded a snapshot without a pause.",
     longestSliceSeconds(),
   );
@@ -197,31 +197,41 @@ function printLines(lines: readonly string[]): void {
   ngx.print(`${lines.join("\n")}\n`);
 }
 
-/**
- * Prints the series of the policies in force, so the snapshot bounds their number. There may be tens of thousands, with names so
- * long that LuaJIT's hash would not distinguish the lines. So they are printed in pieces, and no line becomes a string of its
- * own. Names are [a-z0-9-] and need no escaping.
- */
+/** Prints the series of the policies in force, so the snapshot bounds their number. */
 function printDecisions(pause: Pause): void {
+  const names = namesInForce();
+  const outcomes = "Decisions by policy and result. The results add up: each decision has one.";
+  printSeries(names, "sluice_decisions_total", outcomes, decisionResults, pause);
+  const delayed =
+    "Decisions after which the request waited, or its caller was told to. They are among those with the result allowed.";
+  printSeries(names, "sluice_delayed_decisions_total", delayed, "delayed", pause);
+  const degraded = "Decisions that Redis did not make. They are among those with the result that onStoreFailure made.";
+  printSeries(names, "sluice_degraded_decisions_total", degraded, "degraded", pause);
+}
+
+/**
+ * There may be tens of thousands, with names so long that LuaJIT's hash would not distinguish the lines. So they are printed in pieces, and no
+ * line becomes a string of its own. Names are [a-z0-9-] and need no escaping.
+ *
+ * @param counted the results that are a label, or the one that is counted
+ */
+function printSeries(
+  names: readonly (readonly [app: string, policy: string])[],
+  metric: string,
+  help: string,
+  counted: readonly Result[] | Result,
+  pause: Pause,
+): void {
   const headings: string[] = [];
-  heading(headings, "sluice_decisions_total", "counter", "Decisions by policy and result.");
+  heading(headings, metric, "counter", help);
   printLines(headings);
   let lines: string[][] = [];
-  for (const [app, name] of namesInForce()) {
-    for (const result of results) {
+  for (const [app, name] of names) {
+    for (const result of typeof counted === "string" ? [counted] : counted) {
       const count = decisionCount(app, name, result);
       if (count === undefined) continue;
-      lines.push([
-        'sluice_decisions_total{app="',
-        app,
-        '",policy="',
-        name,
-        '",result="',
-        result,
-        '"} ',
-        whole(count),
-        "\n",
-      ]);
+      const label = result === counted ? "" : `",result="${result}`;
+      lines.push([metric, '{app="', app, '",policy="', name, label, '"} ', whole(count), "\n"]);
     }
     if (lines.length >= mostLinesAtOnce) {
       ngx.print(lines);
@@ -267,7 +277,7 @@ function printCallers(pause: Pause): void {
     known.counts.refused += refused;
   }
   const lines: string[] = [];
-  const metric = "sluice_ask_decisions_total";
+  const metric = "sluice_check_decisions_total";
   heading(lines, metric, "counter", "Decisions of the check API by caller: the name of the token.");
   for (const key of names) {
     const { app, caller, counts } = byName[key] as CallersCounts;
@@ -310,7 +320,8 @@ function overload(lines: string[]): void {
   for (let id = 0; id < ngx.worker.count(); id++) {
     lines.push(sample("sluice_overloaded", { worker: `${id}` }, isOverloadedWorker(id) ? "1" : "0"));
   }
-  const counted = "Decisions without Redis by choice, because it is overloaded. The result degraded has them, too.";
+  const counted =
+    "Decisions without Redis by choice, because it is overloaded. sluice_degraded_decisions_total has them, too.";
   total(lines, "sluice_overload_decisions_total", counted, overloadDecisions());
 }
 

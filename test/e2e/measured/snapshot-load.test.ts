@@ -80,7 +80,7 @@ it("loads 10,000 policies, and later edits of them, in slices", async () => {
     await applied(revision);
   }
   expect(await gateway.metric("sluice_snapshot_policies")).toBe(10_000);
-  const longest = await gateway.metric("sluice_snapshot_slice_seconds_max");
+  const longest = await gateway.metric("sluice_snapshot_slice_max_seconds");
   expect(longest).toBeGreaterThan(0);
   expect(longest).toBeLessThan(mostSliceSeconds);
 });
