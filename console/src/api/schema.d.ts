@@ -5403,7 +5403,7 @@ export interface components {
             gateways: number;
             alarms: {
                 /** @enum {string} */
-                alarm: "sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database";
+                alarm: "sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "redis-missing" | "another-redis" | "redis-overloaded" | "another-database";
                 gateways: number;
             }[];
         };
@@ -5435,7 +5435,7 @@ export interface components {
                 protocol: number;
                 revision: number;
                 lag: number;
-                alarm: ("sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database") | null;
+                alarm: ("sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "redis-missing" | "another-redis" | "redis-overloaded" | "another-database") | null;
                 refused: {
                     revision: number;
                     /** Format: date-time */

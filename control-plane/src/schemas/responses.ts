@@ -549,7 +549,7 @@ const fleet = {
             alarm: {
               anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
               description:
-                "Why the gateway fails, does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
+                "Why the gateway fails, does not have the stored state, has no Redis although policies need one, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
             },
             refused: {
               anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
