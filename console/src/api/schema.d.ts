@@ -4609,6 +4609,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/traffic": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the apps that admitted or refused most, with what they refused by minute */
+        get: {
+            parameters: {
+                query?: {
+                    by?: "refused" | "admitted";
+                    /** @example 15m */
+                    since?: string;
+                    limit?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BusyApps"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -5323,6 +5371,21 @@ export interface components {
             until: string;
             policies: {
                 policy: string;
+                admitted: number;
+                refused: number;
+                shadowRefused: number;
+                delayed: number;
+                degraded: number;
+                refusedByMinute: number[];
+            }[];
+        };
+        BusyApps: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            apps: {
+                app: string;
                 admitted: number;
                 refused: number;
                 shadowRefused: number;

@@ -49,7 +49,10 @@ export interface AlarmSurroundings {
   readonly hearsAnotherDatabase: boolean;
 }
 
-export function alarmOf(gateway: Gateway, { newest, nowMs, strays, needsRedis }: AlarmSurroundings): AlarmName | undefined {
+export function alarmOf(
+  gateway: Gateway,
+  { newest, nowMs, strays, needsRedis }: AlarmSurroundings,
+): AlarmName | undefined {
   if (gateway.disconnectedAtMs !== undefined) return undefined;
   if (gateway.errors !== undefined) return "sluice-errors";
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";

@@ -1,7 +1,12 @@
 // A gateway that does not have what is stored raises an alarm wherever the control plane shows its state.
 
 import { describe, expect, it } from "vitest";
-import { onePerSecond, type Running, startControlPlane, temporaryDir } from "../../fixtures/servers/control-plane-under-test.ts";
+import {
+  onePerSecond,
+  type Running,
+  startControlPlane,
+  temporaryDir,
+} from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { untilPasses } from "../../fixtures/until.ts";
 
