@@ -5,6 +5,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { policyQuery } from "../../api/queries.ts";
+import { useLastApp } from "../../parts/app-choice.tsx";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
 import { useRights } from "../../parts/rights.ts";
@@ -22,6 +23,7 @@ export function PolicyPage() {
   const { revision } = route.useSearch();
   const { data, error, isPending, refetch } = useQuery(policyQuery(app, policy));
   const { mayEdit } = useRights(app);
+  useLastApp(app);
   const [isDeleting, setIsDeleting] = useState(false);
   const version = data === undefined ? undefined : versionOf(data);
   return (
