@@ -97,6 +97,17 @@ it("opens only an app that one may see", async () => {
   await page.context().close();
 });
 
+it("fits 390 px, however long the name of an app is", async () => {
+  const running = await startWithConsole();
+  const app = `${"long-".repeat(12)}app`;
+  await putApp(running, app, { realm: {} });
+  const { page } = await newPage(browser, { viewport: { width: 390, height: 844 } });
+  await signIn(page, running.url, adminToken, `/bans?app=${app}`);
+  await opens(page, app);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+  await page.context().close();
+});
+
 async function keptIn(context: BrowserContext, url: string): Promise<string> {
   const { origins } = await context.storageState();
   const own = origins.find(({ origin }) => origin === new URL(url).origin);

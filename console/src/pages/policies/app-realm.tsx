@@ -34,9 +34,11 @@ export function AppRealm({ app }: { app: string }) {
         </p>
       )}
       {isAdmin ? (
-        <button type="button" onClick={() => setIsChanging(true)}>
-          {t("change")}
-        </button>
+        <div>
+          <button type="button" onClick={() => setIsChanging(true)}>
+            {t("change")}
+          </button>
+        </div>
       ) : (
         <p className="quiet">{t("admin")}</p>
       )}
