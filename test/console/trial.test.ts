@@ -113,6 +113,23 @@ it("an override and an exemption apply by the key that the request has, and a do
   ).toBeUndefined();
 });
 
+it("no request meets a policy of an app without a realm, also none that servers read differently", () => {
+  const document = {
+    name: "books",
+    match: { paths: ["/a"] },
+    limits: [{ algorithm: "fixed-window", quota: 5, window: "1h" }],
+  };
+  const around = { app: "checks", ofApps: [], lists: {} };
+  const outcome = (target: string, hasNoRealm: boolean) => {
+    const request = { method: "GET", host: "", target, address: "::1", headers: [], body: "" };
+    return tryPolicy(document, request, 0, { ...around, hasNoRealm });
+  };
+  expect(["/a", "/a%0A"].map((target) => outcome(target, false)?.outcome)).toEqual(["counts", "denied"]);
+  for (const target of ["/a", "/a%0A", "/b"]) {
+    expect(outcome(target, true)).toEqual({ outcome: "passed-by", why: "realm", what: "checks" });
+  }
+});
+
 it("the exemptions of its app and of app default hold too, for the parts that the key has", () => {
   const document = {
     name: "books",
@@ -125,6 +142,7 @@ it("the exemptions of its app and of app default hold too, for the parts that th
   ];
   const around = {
     app: "crm",
+    hasNoRealm: false,
     ofApps: [
       { app: "crm", exempt: { keys } },
       { app: "default", exempt: { cidrs: ["10.0.0.0/8"] } },
@@ -166,6 +184,7 @@ it("a reference leads to the list of the app, else to that of app default", () =
   };
   const around = {
     app: "crm",
+    hasNoRealm: false,
     ofApps: [{ app: "default", exempt: { cidrs: ["@office"] } }],
     lists: {
       "crm:office": blocksOf(["10.1.0.0/16"]),

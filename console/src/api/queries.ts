@@ -225,6 +225,14 @@ export const busyQuery = (app: string, limit: number) =>
     refetchInterval: 5_000,
   });
 
+/** The apps with most refusals in the last minutes, of those that one may see. */
+export const busyAppsQuery = queryOptions({
+  queryKey: ["busy"],
+  queryFn: ({ signal }) =>
+    answerOf(api.GET("/api/v1/traffic", { params: { query: { since: "4m", limit: pageSize } }, signal })),
+  refetchInterval: 5_000,
+});
+
 export const trafficQuery = (app: string, since: string, policy?: string) =>
   queryOptions({
     queryKey: ["traffic", app, policy, since],

@@ -4609,6 +4609,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/traffic": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the apps that admitted or refused most, with what they refused by minute */
+        get: {
+            parameters: {
+                query?: {
+                    by?: "refused" | "admitted";
+                    /** @example 15m */
+                    since?: string;
+                    limit?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BusyApps"];
+                    };
+                };
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -5331,6 +5379,21 @@ export interface components {
                 refusedByMinute: number[];
             }[];
         };
+        BusyApps: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            apps: {
+                app: string;
+                admitted: number;
+                refused: number;
+                shadowRefused: number;
+                delayed: number;
+                degraded: number;
+                refusedByMinute: number[];
+            }[];
+        };
         Member: {
             name: string;
             admin: boolean;
@@ -5403,7 +5466,7 @@ export interface components {
             gateways: number;
             alarms: {
                 /** @enum {string} */
-                alarm: "sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database";
+                alarm: "sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "redis-missing" | "another-redis" | "redis-overloaded" | "another-database";
                 gateways: number;
             }[];
         };
@@ -5435,7 +5498,7 @@ export interface components {
                 protocol: number;
                 revision: number;
                 lag: number;
-                alarm: ("sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "another-redis" | "redis-overloaded" | "another-database") | null;
+                alarm: ("sluice-errors" | "snapshot-refused" | "snapshot-late" | "revision-unknown" | "consumers-full" | "redis-missing" | "another-redis" | "redis-overloaded" | "another-database") | null;
                 refused: {
                     revision: number;
                     /** Format: date-time */

@@ -1,4 +1,4 @@
-// What the console remembers in this browser: how it looks, and nothing that anybody else should not read.
+// What the console remembers in this browser: how it looks, which app was used last, and nothing that anybody else should not read.
 
 import { useState } from "react";
 
@@ -9,19 +9,24 @@ export function useKept<Choice extends string>(
   otherwise: Choice,
 ): [Choice, (choice: Choice) => void] {
   const [choice, setChoice] = useState(() => {
-    const kept = read(name);
-    return choices.find((one) => one === kept) ?? otherwise;
+    const text = kept(name);
+    return choices.find((one) => one === text) ?? otherwise;
   });
   const choose = (next: Choice) => {
     setChoice(next);
-    try {
-      localStorage.setItem(keyOf(name), next);
-    } catch {}
+    keep(name, next);
   };
   return [choice, choose];
 }
 
-function read(name: string): string | undefined {
+/** Does nothing if the browser forbids it. */
+export function keep(name: string, text: string): void {
+  try {
+    localStorage.setItem(keyOf(name), text);
+  } catch {}
+}
+
+export function kept(name: string): string | undefined {
   try {
     return localStorage.getItem(keyOf(name)) ?? undefined;
   } catch {

@@ -26,6 +26,7 @@ import { headerOf, type MadeUpRequest, normalPath, partValue, sameName } from ".
 
 /** Why a policy does not count a request, in the order in which it is found out. */
 export const reasons = [
+  "realm",
   "host",
   "path",
   "method",
@@ -70,13 +71,15 @@ export type Trial =
 export interface Surroundings {
   /** The policy's. */
   readonly app: string;
+  /** Without a realm, gateways apply the app's policies to no request. */
+  readonly hasNoRealm: boolean;
   /** Whom its app and app `default` exempt. */
   readonly ofApps: readonly { readonly app: string; readonly exempt: AppExempt }[];
   /** The lists of networks that any of this refers to. */
   readonly lists: NetworkLists;
 }
 
-const nothingAround: Surroundings = { app: "default", ofApps: [], lists: {} };
+const nothingAround: Surroundings = { app: "default", hasNoRealm: false, ofApps: [], lists: {} };
 
 /**
  * @param nowMs decides schedules
@@ -90,6 +93,7 @@ export function tryPolicy(
 ): Trial | undefined {
   const { policy } = validatePolicy(document);
   if (policy === undefined) return undefined;
+  if (around.hasNoRealm) return { outcome: "passed-by", why: "realm", what: around.app };
   const { mode, overrides = [] } = policy;
   const guards = mode === "enforce" || (mode === "shadow" && overrides.some((one) => one.mode === "enforce"));
   const ambiguous = guards ? ambiguousMatch(policy, request) : undefined;

@@ -20,6 +20,7 @@ import notices from "./en/notices.json" with { type: "json" };
 import overview from "./en/overview.json" with { type: "json" };
 import policies from "./en/policies.json" with { type: "json" };
 import policy from "./en/policy.json" with { type: "json" };
+import realm from "./en/realm.json" with { type: "json" };
 import refusal from "./en/refusal.json" with { type: "json" };
 import shell from "./en/shell.json" with { type: "json" };
 import signIn from "./en/signIn.json" with { type: "json" };
@@ -50,6 +51,7 @@ export default {
   overview,
   policies,
   policy,
+  realm,
   refusal,
   shell,
   signIn,

@@ -20,6 +20,7 @@ import notices from "./zh/notices.json" with { type: "json" };
 import overview from "./zh/overview.json" with { type: "json" };
 import policies from "./zh/policies.json" with { type: "json" };
 import policy from "./zh/policy.json" with { type: "json" };
+import realm from "./zh/realm.json" with { type: "json" };
 import refusal from "./zh/refusal.json" with { type: "json" };
 import shell from "./zh/shell.json" with { type: "json" };
 import signIn from "./zh/signIn.json" with { type: "json" };
@@ -50,6 +51,7 @@ export default {
   overview,
   policies,
   policy,
+  realm,
   refusal,
   shell,
   signIn,

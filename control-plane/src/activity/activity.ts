@@ -49,10 +49,15 @@ export interface CountedTraffic {
   readonly policy?: string | undefined;
 }
 
-export interface BusyPolicy {
-  readonly policy: string;
-  /** The beginning of the first minute. */
-  readonly sinceMs: number;
+/** Those with most of `by` are the busiest. */
+export interface BusyQuery {
+  readonly by: KeyResult;
+  readonly limit: number;
+}
+
+/** What a policy or an app did. */
+export interface Busy {
+  readonly name: string;
   readonly counts: TrafficCounts;
   /** Those in which something was decided, in order. */
   readonly minutes: readonly TrafficPoint[];
@@ -128,25 +133,46 @@ export class Activity {
     return (policy === undefined ? this.#ofApps : this.#ofPolicies).isComplete(step, sinceMs);
   }
 
-  /**
-   * Returns the policies of an app with the most of `by` from the minute of `fromMs` on, those with most first. Policies that were
-   * deleted meanwhile are among them.
-   */
-  busiest(app: string, by: KeyResult, fromMs: number, limit: number): BusyPolicy[] {
-    const sinceMs = minuteOf(fromMs);
-    const untilMs = this.#now() + 1;
+  /** Returns the busiest policies of an app from the minute of `fromMs` on, the busiest first. Policies that were deleted meanwhile are among them. */
+  busiestPolicies(app: string, fromMs: number, query: BusyQuery): Busy[] {
     const beginning = `${app}/`;
-    const sums = this.#ofPolicies
-      .names(beginning)
-      .map((name) => ({ name, counts: this.#ofPolicies.sum(name, "minute", sinceMs, untilMs) }))
-      .filter(({ counts }) => isSomething(counts));
-    sums.sort((a, b) => b.counts[by] - a.counts[by] || (a.name < b.name ? -1 : 1));
-    return sums.slice(0, limit).map(({ name, counts }) => ({
-      policy: name.slice(beginning.length),
-      sinceMs,
-      counts,
-      minutes: this.#ofPolicies.points(name, "minute", sinceMs, untilMs),
+    const names = this.#ofPolicies.names(beginning);
+    return this.#busiest(this.#ofPolicies, names, () => fromMs, query).map((busy) => ({
+      ...busy,
+      name: busy.name.slice(beginning.length),
     }));
+  }
+
+  /**
+   * Returns the busiest apps, the busiest first. Apps that were deleted meanwhile are among them.
+   * @param fromMsOf from the minute of which time on an app counts; undefined: not at all
+   */
+  busiestApps(fromMsOf: (app: string) => number | undefined, query: BusyQuery): Busy[] {
+    return this.#busiest(this.#ofApps, this.#ofApps.names(""), fromMsOf, query);
+  }
+
+  #busiest(
+    traffic: Traffic,
+    names: readonly string[],
+    fromMsOf: (name: string) => number | undefined,
+    { by, limit }: BusyQuery,
+  ): Busy[] {
+    const untilMs = this.#now() + 1;
+    return names
+      .flatMap((name) => {
+        const fromMs = fromMsOf(name);
+        if (fromMs === undefined) return [];
+        const sinceMs = minuteOf(fromMs);
+        return { name, sinceMs, counts: traffic.sum(name, "minute", sinceMs, untilMs) };
+      })
+      .filter(({ counts }) => isSomething(counts))
+      .sort((a, b) => b.counts[by] - a.counts[by] || (a.name < b.name ? -1 : 1))
+      .slice(0, limit)
+      .map(({ name, sinceMs, counts }) => ({
+        name,
+        counts,
+        minutes: traffic.points(name, "minute", sinceMs, untilMs),
+      }));
   }
 
   topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {

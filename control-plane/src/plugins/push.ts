@@ -204,6 +204,7 @@ export default fp<PushOptions>(
       newest: newest(),
       nowMs: now(),
       strays: identities.strays,
+      needsRedis: publisher.state.needsRedis,
       hearsAnotherDatabase: announcements?.anotherDatabase !== undefined,
     });
     app.decorate("alarms", {

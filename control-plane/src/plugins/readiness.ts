@@ -48,6 +48,7 @@ const alarmSentences: Readonly<Record<AlarmName, string>> = {
   "snapshot-late": notNewest,
   "revision-unknown": notNewest,
   "consumers-full": "Gateways have no memory for all consumers: see alarms.",
+  "redis-missing": "Gateways have no Redis for policies of scope cluster: see alarms.",
   "another-redis": "Gateways use another Redis than their fleet: see alarms.",
   "redis-overloaded": "Redis is too slow for gateways, which decide by their shares: see alarms.",
   "another-database": "A control plane with another database uses the same Redis.",

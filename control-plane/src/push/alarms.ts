@@ -1,5 +1,5 @@
-// Finds what is wrong with connected gateways: they fail, do not have the stored state, count elsewhere than their fleet, or find Redis
-// too slow. Everything still runs, but an operator must look after them.
+// Finds what is wrong with connected gateways: they fail, do not have the stored state, have no Redis or another one than their fleet, or find
+// it too slow. Everything still runs, but an operator must look after them.
 // /readyz, /metrics and GET /gateways report them.
 
 import type { Position } from "../storage/epoch.ts";
@@ -12,6 +12,7 @@ import type { Gateway } from "./fleet.ts";
  * snapshot-late: the gateway has not reported on a snapshot that it was sent, for longer than that takes.
  * revision-unknown: the gateway holds a later revision of this history than the database does, and refuses new snapshots.
  * consumers-full: the gateway has no memory for all consumers. Those that it lacks have the default plan there.
+ * redis-missing: the gateway has no Redis, and enforced policies of scope cluster need one: it decides by their onStoreFailure.
  * another-redis: the gateway, or some of its workers, use another Redis than the control plane, or than most gateways.
  * redis-overloaded: the gateway decides by its share by choice, because Redis is slower than its operator allows.
  * another-database: a control plane with another database uses the same Redis, so gateways count together that have other policies.
@@ -22,6 +23,7 @@ export const alarmNames = [
   "snapshot-late",
   "revision-unknown",
   "consumers-full",
+  "redis-missing",
   "another-redis",
   "redis-overloaded",
   "another-database",
@@ -42,16 +44,22 @@ export interface AlarmSurroundings {
   readonly nowMs: number;
   /** The ids of gateways that use another Redis. */
   readonly strays: ReadonlySet<string>;
+  /** Whether any policy enforces limits whose counters are in Redis. */
+  readonly needsRedis: boolean;
   readonly hearsAnotherDatabase: boolean;
 }
 
-export function alarmOf(gateway: Gateway, { newest, nowMs, strays }: AlarmSurroundings): AlarmName | undefined {
+export function alarmOf(
+  gateway: Gateway,
+  { newest, nowMs, strays, needsRedis }: AlarmSurroundings,
+): AlarmName | undefined {
   if (gateway.disconnectedAtMs !== undefined) return undefined;
   if (gateway.errors !== undefined) return "sluice-errors";
   if (gateway.epoch === newest.epoch && gateway.revision > newest.revision) return "revision-unknown";
   if (gateway.refused !== undefined) return "snapshot-refused";
   if (gateway.owedSinceMs !== undefined && nowMs - gateway.owedSinceMs > lateAfterMs) return "snapshot-late";
   if ((gateway.consumers?.unstored ?? 0) > 0) return "consumers-full";
+  if (needsRedis && gateway.lacksRedis) return "redis-missing";
   if (strays.has(gateway.id)) return "another-redis";
   return (gateway.redis?.overloadedWorkers ?? 0) > 0 ? "redis-overloaded" : undefined;
 }

@@ -1,5 +1,6 @@
 // Writes policies and apps as gateways get them: with templates resolved, and with the canonical names of time zones.
 
+import type { Mode } from "@sluice/limiter/document/policy.ts";
 import type { SnapshotApp } from "@sluice/limiter/protocol/push-messages.ts";
 import type { App } from "../storage/apps.ts";
 import { resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
@@ -10,6 +11,8 @@ export interface PolicyLine {
   readonly line: string;
   /** The time zones that it goes by. */
   readonly zones: readonly PolicyZone[];
+  /** Whether it enforces limits whose counters are in Redis. */
+  readonly needsRedis: boolean;
 }
 
 /**
@@ -19,7 +22,22 @@ export interface PolicyLine {
  */
 export function policyLine(app: string, document: string, templates: Templates | undefined, nowMs: number): PolicyLine {
   const { sent, zones } = withZones(resolved(document, templates), Math.floor(nowMs / 1000));
-  return { line: `{"app":${JSON.stringify(app)},"document":${sent}}`, zones };
+  return { line: `{"app":${JSON.stringify(app)},"document":${sent}}`, zones, needsRedis: needsRedis(document) };
+}
+
+/** Templates have neither scopes nor modes, so that they need not be resolved. */
+function needsRedis(document: string): boolean {
+  // Documents without the word need not be parsed.
+  if (!document.includes('"cluster"')) return false;
+  const { scope, mode = "enforce", overrides = [] } = JSON.parse(document) as WhatEnforces;
+  if (scope !== "cluster") return false;
+  return mode === "enforce" || overrides.some((override) => override.mode === "enforce");
+}
+
+interface WhatEnforces {
+  readonly scope?: string;
+  readonly mode?: Mode;
+  readonly overrides?: readonly { readonly mode?: Mode }[];
 }
 
 /** Returns whether the document may refer to a template. */

@@ -93,6 +93,8 @@ export class PushedState {
   readonly #zones = new Map<string, readonly ZoneTransition[]>();
   /** By policy, those that go by any: the names of its zones. */
   readonly #zonesOf = new Map<string, readonly string[]>();
+  /** The names of policies that need Redis at the gateways. */
+  readonly #needRedis = new Set<string>();
   /** In the order of revisions, without a gap. */
   #log: LoggedChange[] = [];
   /** The place in the log of the oldest change that is remembered. */
@@ -148,6 +150,11 @@ export class PushedState {
 
   get proofKey(): string {
     return this.#proofKey;
+  }
+
+  /** Whether any policy enforces limits whose counters are in Redis. */
+  get needsRedis(): boolean {
+    return this.#needRedis.size > 0;
   }
 
   /** The size of a snapshot, without a few hundred bytes that are around the lists. */
@@ -262,6 +269,8 @@ export class PushedState {
 
   #setPolicy(name: string, written: PolicyLine | undefined): void {
     this.#lists.policies.set(name, written?.line);
+    if (written?.needsRedis === true) this.#needRedis.add(name);
+    else this.#needRedis.delete(name);
     const zones = written?.zones ?? [];
     for (const zone of zones) this.#zones.set(zone.name, zone.transitions);
     if (zones.length === 0) this.#zonesOf.delete(name);

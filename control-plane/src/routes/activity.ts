@@ -1,8 +1,8 @@
-// /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
+// /api/v1/traffic, /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
 
 import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
-import type { BusyPolicy } from "../activity/activity.ts";
+import type { Busy, BusyQuery } from "../activity/activity.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import type { Step, TrafficPoint } from "../activity/traffic.ts";
@@ -12,7 +12,7 @@ import { appSegment, limitParameter, policyParameter, querySchema } from "../sch
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { readMoment, sinceParameter } from "../schemas/since-parameter.ts";
-import { getApp } from "../storage/apps.ts";
+import { getApp, listApps } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
@@ -43,7 +43,7 @@ const byParameter = {
   type: "string",
   enum: ["refused", "admitted"],
   default: "refused",
-  description: "List the policies with most of these first.",
+  description: "List those with most of these first.",
   "x-expected": "refused or admitted",
 } as const;
 
@@ -117,7 +117,9 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     },
   );
 
-  app.get<{ Params: { app: string }; Querystring: { by: KeyResult; since: string; limit: number } }>(
+  const busyQuery = querySchema({ by: byParameter, since: sinceParameter, limit: limitParameter });
+
+  app.get<{ Params: { app: string }; Querystring: BusyQuery & { since: string } }>(
     "/apps/:app/traffic/policies",
     {
       config: { access: "read", refuses: ["app-not-found"] },
@@ -127,29 +129,57 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         description:
           "Of the last hour at most. Policies without a decision in this time are left out; policies that were deleted in it are not.",
         params,
-        querystring: querySchema({
-          by: byParameter,
-          since: sinceParameter,
-          limit: limitParameter,
-        }),
+        querystring: busyQuery,
         response: answers({ 200: "BusyPolicies" }),
       },
     },
     async (request) => {
       const { app: name } = request.params;
-      const { by, since, limit } = request.query;
       const { createdAtMs } = await getApp(app.database, name);
-      const now = app.now();
-      const sinceMs = readMoment("since", since, now);
-      if (sinceMs < now - hourMs) {
-        throw invalidRequest({ path: "since", expected: "a time within the last hour", got: JSON.stringify(since) });
-      }
-      const fromMs = Math.max(sinceMs, createdAtMs - reportMs);
+      const time = busyTime(request.query.since, app.now(), createdAtMs);
       return {
         app: name,
-        since: new Date(beginningOf("minute", fromMs)).toISOString(),
-        until: new Date(now).toISOString(),
-        policies: app.activity.busiest(name, by, fromMs, limit).map((busy) => showBusy(busy, now)),
+        ...shownTime(time),
+        policies: app.activity
+          .busiestPolicies(name, time.sinceMs, request.query)
+          .map((busy) => ({ policy: busy.name, ...showBusy(busy, time) })),
+      };
+    },
+  );
+
+  app.get<{ Querystring: BusyQuery & { since: string } }>(
+    "/traffic",
+    {
+      config: { access: "read", strangers: "filtered" },
+      schema: {
+        tags,
+        summary: "List the apps that admitted or refused most, with what they refused by minute",
+        description:
+          "Of the apps that your token is for, in the last hour at most. Apps without a decision in this time are left out.",
+        querystring: busyQuery,
+        response: answers({ 200: "BusyApps" }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const time = busyTime(request.query.since, app.now());
+      const { sinceMs } = time;
+      const counted = app.activity.busiestApps(
+        (name) => (hasRight(caller, "read", name) ? sinceMs : undefined),
+        request.query,
+      );
+      const names = counted.map(({ name }) => name);
+      const existing = new Map(
+        (await listApps(app.database, names, "", names.length)).map(({ name, createdAtMs }) => [
+          name,
+          Math.max(sinceMs, createdAtMs - reportMs),
+        ]),
+      );
+      return {
+        ...shownTime(time),
+        apps: app.activity
+          .busiestApps((name) => existing.get(name), request.query)
+          .map((busy) => ({ app: busy.name, ...showBusy(busy, time) })),
       };
     },
   );
@@ -198,10 +228,30 @@ export function showPoint({ atMs, ...counts }: TrafficPoint) {
   return { at: new Date(atMs).toISOString(), ...counts };
 }
 
-function showBusy({ policy, sinceMs, counts, minutes }: BusyPolicy, nowMs: number) {
+/** Of which time busy policies or apps are listed. */
+interface BusyTime {
+  /** The beginning of the first minute. */
+  readonly sinceMs: number;
+  readonly nowMs: number;
+}
+
+/** @param createdAtMs of the app, if it is one @throws ApiError invalid-request */
+function busyTime(since: string, nowMs: number, createdAtMs = 0): BusyTime {
+  const askedMs = readMoment("since", since, nowMs);
+  if (askedMs < nowMs - hourMs) {
+    throw invalidRequest({ path: "since", expected: "a time within the last hour", got: JSON.stringify(since) });
+  }
+  return { sinceMs: beginningOf("minute", Math.max(askedMs, createdAtMs - reportMs)), nowMs };
+}
+
+function shownTime({ sinceMs, nowMs }: BusyTime) {
+  return { since: new Date(sinceMs).toISOString(), until: new Date(nowMs).toISOString() };
+}
+
+function showBusy({ counts, minutes }: Busy, { sinceMs, nowMs }: BusyTime) {
   const refusedByMinute = new Array<number>(Math.floor((nowMs - sinceMs) / minuteMs) + 1).fill(0);
   for (const { atMs, refused } of minutes) refusedByMinute[(atMs - sinceMs) / minuteMs] = refused;
-  return { policy, ...counts, refusedByMinute };
+  return { ...counts, refusedByMinute };
 }
 
 /** Returns when the counts of an app begin: earlier ones belong to a deleted app of the same name. */

@@ -343,27 +343,32 @@ const traffic = {
   ),
 };
 
+const busyCounts = {
+  admitted: count,
+  refused: count,
+  shadowRefused: { ...count, description: "What would have been refused if the policy were not in shadow mode." },
+  delayed: { ...count, description: "Requests that had to wait. They are among those admitted." },
+  degraded: { ...count, description: "Requests that Redis did not decide. They are also counted by their result." },
+  refusedByMinute: { type: "array", items: count, description: "From the minute of `since` to that of `until`." },
+} as const;
+const busySince = { ...time, description: "The beginning of the first minute." };
+
 const busyPolicies = {
   $id: "BusyPolicies",
   ...object({
     app: text,
-    since: { ...time, description: "The beginning of the first minute." },
+    since: busySince,
     until: time,
-    policies: {
-      type: "array",
-      items: object({
-        policy: text,
-        admitted: count,
-        refused: count,
-        shadowRefused: { ...count, description: "What the policy would have refused if it were not in shadow mode." },
-        delayed: { ...count, description: "Requests that had to wait. They are among those admitted." },
-        degraded: {
-          ...count,
-          description: "Requests that Redis did not decide. They are also counted by their result.",
-        },
-        refusedByMinute: { type: "array", items: count, description: "From the minute of `since` to that of `until`." },
-      }),
-    },
+    policies: { type: "array", items: object({ policy: text, ...busyCounts }) },
+  }),
+};
+
+const busyApps = {
+  $id: "BusyApps",
+  ...object({
+    since: busySince,
+    until: time,
+    apps: { type: "array", items: object({ app: text, ...busyCounts }) },
   }),
 };
 
@@ -549,7 +554,7 @@ const fleet = {
             alarm: {
               anyOf: [{ type: "string", enum: alarmNames }, { type: "null" }],
               description:
-                "Why the gateway fails, does not have the stored state, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
+                "Why the gateway fails, does not have the stored state, has no Redis although policies need one, or counts elsewhere or by its share by choice, if that will not resolve by itself; otherwise null.",
             },
             refused: {
               anyOf: [object({ revision: count, at: time, errors: problems }), { type: "null" }],
@@ -875,6 +880,7 @@ export const sharedSchemas = [
   topKeys,
   traffic,
   busyPolicies,
+  busyApps,
   member,
   memberChange,
   memberPage,
@@ -921,6 +927,7 @@ export type SharedSchema =
   | "TopKeys"
   | "Traffic"
   | "BusyPolicies"
+  | "BusyApps"
   | "Member"
   | "MemberChange"
   | "MemberPage"

@@ -12,7 +12,7 @@ import {
   startControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
-import { until } from "../../fixtures/until.ts";
+import { until, untilPasses } from "../../fixtures/until.ts";
 
 const policy = { ...perSecond(1), key: ["header:x-user", "header:x-api-key"] };
 const none = { allowed: 0, refused: 0, shadowRefused: 0, degraded: 0, delayed: 0 };
@@ -151,6 +151,48 @@ describe("traffic", () => {
     expect(await busiest("?by=admitted&limit=1")).toEqual([books]);
   });
 
+  it("is shown by app, the busiest first, to whoever may see the app", async () => {
+    const running = await startWithPolicy();
+    for (const app of ["bank", "gone"]) await running.call("PUT", `/apps/${app}`);
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({ app: "gone", refused: 9 }));
+    gateway.say(report({ allowed: 1, refused: 2 }));
+    gateway.say(report({ policy: "pens", refused: 3 }));
+    gateway.say(report({ app: "bank", allowed: 7, refused: 4 }));
+    const busiest = async (query = "", token = adminToken) =>
+      (await running.call("GET", `/traffic${query}`, { token })).body.apps as Record<string, unknown>[];
+    await untilPasses(async () => expect(await busiest()).toHaveLength(3));
+    await running.call("DELETE", "/apps/gone");
+    const [shop, bank] = await busiest();
+    expect([shop, bank]).toMatchObject([
+      { app: "shop", admitted: 1, refused: 5 },
+      { app: "bank", admitted: 7, refused: 4 },
+    ]);
+    const minutes = shop?.["refusedByMinute"] as number[];
+    expect(minutes.length).toBeGreaterThanOrEqual(15);
+    expect(minutes.reduce((sum, refused) => sum + refused, 0)).toBe(5);
+    expect(minutes.slice(0, -2).every((refused) => refused === 0)).toBe(true);
+    expect(await busiest("?by=admitted&limit=1")).toEqual([bank]);
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "bank", role: "viewer" } }))
+      .body;
+    expect(await busiest("", token)).toEqual([bank]);
+  });
+
+  it("of an app does not count for a later app of the same name", async () => {
+    let nowMs = Date.now();
+    const running = await startWithPolicy({ now: () => nowMs });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({ refused: 5 }));
+    const busiest = async () => (await running.call("GET", "/traffic")).body.apps;
+    await untilPasses(async () => expect(await busiest()).toMatchObject([{ app: "shop", refused: 5 }]));
+    nowMs += 120_000;
+    await running.call("DELETE", "/apps/shop/policies/books");
+    await running.call("DELETE", "/apps/shop");
+    expect(await busiest()).toEqual([]);
+    await running.call("PUT", "/apps/shop");
+    expect(await busiest()).toEqual([]);
+  });
+
   it("is shown since any time that can be said", async () => {
     const { call } = await startWithPolicy();
     for (const since of ["366d", "99999999999d", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]) {
@@ -168,6 +210,8 @@ describe("traffic", () => {
     ["/apps/none/traffic/policies", 404, "app-not-found"],
     ["/apps/shop/traffic/policies?by=delayed", 400, "invalid-request"],
     ["/apps/shop/traffic/policies?since=2h", 400, "invalid-request"],
+    ["/traffic?by=delayed", 400, "invalid-request"],
+    ["/traffic?since=2h", 400, "invalid-request"],
     ["/apps/shop/top", 400, "invalid-request"],
     ["/apps/shop/top?policy=pens", 404, "policy-not-found"],
     ["/apps/shop/top?policy=books&window=day", 400, "invalid-request"],

@@ -1,7 +1,12 @@
 // A gateway that does not have what is stored raises an alarm wherever the control plane shows its state.
 
 import { describe, expect, it } from "vitest";
-import { onePerSecond, type Running, startControlPlane } from "../../fixtures/servers/control-plane-under-test.ts";
+import {
+  onePerSecond,
+  type Running,
+  startControlPlane,
+  temporaryDir,
+} from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { untilPasses } from "../../fixtures/until.ts";
 
@@ -122,6 +127,64 @@ describe("a gateway in which Sluice fails", () => {
     gateway.say({ type: "status", counters: {} });
     await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["failing", null]]));
     expect((await running.call("GET", "/gateways")).body.gateways[0].errors).toBeNull();
+  });
+});
+
+describe("a gateway that has no Redis", () => {
+  const cluster = { ...onePerSecond, scope: "cluster" };
+  const none = { status: 200, alarms: [], metrics: [], gateways: [["bare", null]] };
+
+  it("appears while it would need one, and /readyz stays ready", async () => {
+    const running = await startControlPlane({ SLUICE_REDIS_URL: "redis://127.0.0.1:1" });
+    const gateway = await connectGateway(running, "bare");
+    gateway.apply(await gateway.next("snapshot"));
+    const says = async (report: object) => {
+      gateway.say({ type: "status", counters: {}, ...report });
+      await gateway.untilHeard();
+    };
+    const put = async (body: object) => {
+      expect((await running.call("PUT", books, { body })).status).toBeLessThan(300);
+      gateway.apply(await gateway.next("snapshot"));
+      await gateway.untilHeard();
+    };
+    await says({});
+    await put(onePerSecond);
+    // /readyz remembers what it has counted for a tenth of a second.
+    await untilPasses(async () => expect(await seen(running)).toEqual(none));
+    await put(cluster);
+    await untilPasses(async () =>
+      expect(await seen(running)).toEqual({
+        status: 200,
+        alarms: [{ alarm: "redis-missing", gateways: 1 }],
+        metrics: ['sluice_control_gateway_alarms{alarm="redis-missing"} 1'],
+        gateways: [["bare", "redis-missing"]],
+      }),
+    );
+    expect((await running.call("GET", "readyz", { token: undefined })).body.degraded).toContain(
+      "Gateways have no Redis for policies of scope cluster: see alarms.",
+    );
+    await says({ redis: { state: "unused", sinceSeconds: 1 } });
+    await untilPasses(async () => expect(await seen(running)).toEqual(none));
+    await says({});
+    await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["bare", "redis-missing"]]));
+    await put({ ...cluster, mode: "shadow" });
+    await untilPasses(async () => expect(await seen(running)).toEqual(none));
+    await put({ ...cluster, key: ["ip"], mode: "shadow", overrides: [{ key: ["192.0.2.1"], mode: "enforce" }] });
+    await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["bare", "redis-missing"]]));
+    expect((await running.call("DELETE", books)).status).toBe(200);
+    await untilPasses(async () => expect(await seen(running)).toEqual(none));
+  });
+
+  it("appears after a restart of the control plane", async () => {
+    const environment = { SLUICE_REDIS_URL: "redis://127.0.0.1:1", SLUICE_DATA_DIR: await temporaryDir() };
+    const first = await startControlPlane(environment);
+    expect((await first.call("PUT", books, { body: cluster })).status).toBe(201);
+    await first.stop();
+    const running = await startControlPlane(environment);
+    const gateway = await connectGateway(running, "bare");
+    gateway.apply(await gateway.next("snapshot"));
+    gateway.say({ type: "status", counters: {} });
+    await untilPasses(async () => expect((await seen(running)).gateways).toEqual([["bare", "redis-missing"]]));
   });
 });
 

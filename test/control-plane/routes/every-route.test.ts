@@ -198,6 +198,7 @@ const requests: Readonly<Record<string, (whose: Whose) => Promise<Asked>>> = {
   "POST /api/v1/epoch": async () => ({ path: "/epoch", leaves: "begin-epoch" }),
   "GET /api/v1/apps/:app/top": async () => ({ path: `${shop}/top?policy=books` }),
   "GET /api/v1/apps/:app/traffic": async () => ({ path: `${shop}/traffic` }),
+  "GET /api/v1/traffic": async () => ({ path: "/traffic" }),
   "GET /api/v1/apps/:app/traffic/policies": async () => ({ path: `${shop}/traffic/policies` }),
   "GET /api/v1/events": async () => ({ path: "/events" }),
   "GET /api/v1/session": async () => ({ path: "/session" }),

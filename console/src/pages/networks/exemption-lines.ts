@@ -1,6 +1,7 @@
 // Exempt key values as lines of text: a part of keys, a space and a value.
 
 import type { Schemas } from "../../api/client.ts";
+import { linesOf } from "../../parts/lines.ts";
 
 export type Exempt = NonNullable<Schemas["App"]["exempt"]>;
 type Key = NonNullable<Exempt["keys"]>[number];
@@ -21,11 +22,4 @@ export function exemptOf(networks: string, keys: string): Exempt | null {
   const values = linesOf(keys).map(keyOfLine);
   if (cidrs.length + values.length === 0) return null;
   return { ...(cidrs.length === 0 ? {} : { cidrs }), ...(values.length === 0 ? {} : { keys: values }) };
-}
-
-function linesOf(text: string): string[] {
-  return text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter((line) => line !== "");
 }

@@ -5,6 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useTranslations } from "use-intl";
 import { libraryQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
+import { RealmMissing } from "../../parts/realm-missing.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
 import { useSuppliedWords } from "../../parts/supplied-words.ts";
@@ -35,6 +36,7 @@ export function NewPolicyPage() {
         <h1>{t("title")}</h1>
         <AppChoice app={app} onChoose={(chosen) => void navigate({ search: { ...search, app: chosen } })} />
       </div>
+      {app === undefined ? null : <RealmMissing app={app} />}
       <section className="card" aria-label={t("begin")}>
         <h2>{t("begin")}</h2>
         <ul className="starters">

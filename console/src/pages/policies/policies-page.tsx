@@ -8,10 +8,13 @@ import { termsOf } from "../../api/policy-terms.ts";
 import { type BusyPolicy, busyQuery, type ListedPolicy, policiesQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
+import { PolicyMode } from "../../parts/policy-mode.tsx";
+import { useHasNoRealm } from "../../parts/realm-missing.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
+import { AppRealm } from "./app-realm.tsx";
 import { filtered, modeOf, modes, type PolicyFilter, readPoliciesSearch } from "./policy-filter.ts";
 
 const route = getRouteApi("/shell/policies");
@@ -38,6 +41,7 @@ export function PoliciesPage() {
           </Link>
         ) : null}
       </div>
+      {app === undefined ? null : <AppRealm key={app} app={app} />}
       <search className="filters">
         <label>
           {t("search")}
@@ -104,7 +108,7 @@ function Row({ app, policy, busy }: { app: string; policy: ListedPolicy; busy: B
   const t = useTranslations("policies");
   const { match } = policy.document;
   const { limits } = termsOf(policy.document);
-  const mode = modeOf(policy);
+  const hasNoRealm = useHasNoRealm(app);
   const matches = [...(match?.hosts ?? []), ...(match?.paths ?? [])];
   return (
     <tr>
@@ -114,14 +118,16 @@ function Row({ app, policy, busy }: { app: string; policy: ListedPolicy; busy: B
         </Link>
       </th>
       <td>
-        <span className={`mode ${mode}`}>{t(`modes.${mode}`)}</span>
+        <PolicyMode app={app} mode={modeOf(policy)} />
       </td>
       <td>
         {busy === undefined || busy.refused === 0 ? null : (
           <Sparkline values={busy.refusedByMinute} label={t("refused", { count: busy.refused })} />
         )}
       </td>
-      <td className="code">{matches.length === 0 ? t("everything") : matches.slice(0, 3).join(" ")}</td>
+      <td className="code">
+        {hasNoRealm ? t("nothing") : matches.length === 0 ? t("everything") : matches.slice(0, 3).join(" ")}
+      </td>
       <td className="code">
         {limits.map(({ quota, window }) => (window === undefined ? quota : `${quota}/${window}`)).join(" · ")}
       </td>

@@ -5,8 +5,11 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { policyQuery } from "../../api/queries.ts";
+import { useLastApp } from "../../parts/app-choice.tsx";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { PolicyMode } from "../../parts/policy-mode.tsx";
+import { RealmMissing } from "../../parts/realm-missing.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Failed, Loading } from "../../parts/states.tsx";
 import { LiveTraffic } from "../../parts/traffic/live-traffic.tsx";
@@ -22,6 +25,7 @@ export function PolicyPage() {
   const { revision } = route.useSearch();
   const { data, error, isPending, refetch } = useQuery(policyQuery(app, policy));
   const { mayEdit } = useRights(app);
+  useLastApp(app);
   const [isDeleting, setIsDeleting] = useState(false);
   const version = data === undefined ? undefined : versionOf(data);
   return (
@@ -33,13 +37,14 @@ export function PolicyPage() {
       </p>
       <div className="heading">
         <h1>{policy}</h1>
-        {version === undefined ? null : <State version={version} />}
+        {version === undefined ? null : <PolicyMode app={app} mode={modeIn(version)} />}
         {mayEdit && version !== undefined ? (
           <button type="button" className="danger" onClick={() => setIsDeleting(true)}>
             {t("delete")}
           </button>
         ) : null}
       </div>
+      <RealmMissing app={app} />
       {isPending ? <Loading /> : null}
       {version === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
       {version === undefined ? null : <LiveTraffic app={app} policy={policy} />}
@@ -60,10 +65,8 @@ export function PolicyPage() {
   );
 }
 
-function State({ version: { document } }: { version: Version }) {
-  const t = useTranslations("policies");
-  const mode = modes.find((one) => one === document["mode"]) ?? ("enforce" satisfies Mode);
-  return <span className={`mode ${mode}`}>{t(`modes.${mode}`)}</span>;
+function modeIn({ document }: Version): Mode {
+  return modes.find((one) => one === document["mode"]) ?? "enforce";
 }
 
 function Deletion({

@@ -15,6 +15,7 @@ import {
 } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Field } from "../../parts/field.tsx";
+import { RealmMissing, useHasNoRealm } from "../../parts/realm-missing.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { curlOf } from "../../trial/curl.ts";
@@ -149,14 +150,17 @@ function Result({ app, request }: { app: string; request: MadeUpRequest | undefi
   const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
   const { data: templates = [] } = useQuery(templatesQuery(app));
   const { data: apps } = useQuery(appsQuery);
+  const hasNoRealm = useHasNoRealm(app);
   const ofApps = useMemo(() => exemptionsFor(app, apps ?? []), [app, apps]);
   const lists = useNetworkLists(app, policies ?? [], ofApps);
   const deferred = useDeferredValue(JSON.stringify(request));
   const [filter, setFilter] = useState("");
   const tried = useMemo(
     () =>
-      deferred === undefined ? [] : tryAll(policies ?? [], templates, { app, ofApps, lists }, JSON.parse(deferred)),
-    [policies, templates, app, ofApps, lists, deferred],
+      deferred === undefined
+        ? []
+        : tryAll(policies ?? [], templates, { app, hasNoRealm, ofApps, lists }, JSON.parse(deferred)),
+    [policies, templates, app, hasNoRealm, ofApps, lists, deferred],
   );
   if (isPending) return <Loading />;
   if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
@@ -164,6 +168,7 @@ function Result({ app, request }: { app: string; request: MadeUpRequest | undefi
   const passedBy = tried.filter(({ trial, name }) => trial.outcome === "passed-by" && name.includes(filter));
   return (
     <>
+      <RealmMissing app={app} />
       <section className="card" aria-label={t("met")}>
         <h2 aria-live="polite">{t("metCount", { count: met.length })}</h2>
         {met.length === 0 ? <Empty>{t("noneMet")}</Empty> : null}
