@@ -5278,6 +5278,7 @@ export interface components {
             window: "minute" | "hour";
             /** Format: date-time */
             since: string;
+            complete: boolean;
             admitted: {
                 key?: string[];
                 hash?: string;
