@@ -18,6 +18,7 @@ import documentBodies from "./plugins/document-bodies.ts";
 import errorResponses, { answerClientError, answerRefusedByRouter } from "./plugins/error-responses.ts";
 import fairTurns from "./plugins/fair-turns.ts";
 import groups from "./plugins/groups.ts";
+import keptKeys from "./plugins/kept-keys.ts";
 import lastResponses from "./plugins/last-responses.ts";
 import longReads from "./plugins/long-reads.ts";
 import { watchMethods } from "./plugins/method-not-allowed.ts";
@@ -263,6 +264,7 @@ async function buildApp(
   await app.register(methods.watch);
   const isShared = configuration.database.kind !== "sqlite";
   await app.register(activity, { now, isShared });
+  await app.register(keptKeys, { now, isShared });
   await app.register(redis, { now, deployment: configuration.redis });
   await app.register(push, {
     now,

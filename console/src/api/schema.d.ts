@@ -5326,6 +5326,7 @@ export interface components {
             window: "minute" | "hour";
             /** Format: date-time */
             since: string;
+            complete: boolean;
             admitted: {
                 key?: string[];
                 hash?: string;

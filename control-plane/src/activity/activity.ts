@@ -1,10 +1,11 @@
 // What goes on at the gateways: what they report of their traffic, here or at another control plane of the same database.
 
+import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import type { WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { KeyReport } from "./merged-keys.ts";
-import { type KeyResult, type TopKeys, TopKeysOfPolicies, type Window } from "./top-keys.ts";
+import { appOf, type KeyResult, type TopKeys, TopKeysOfPolicies, type Window } from "./top-keys.ts";
 import { type Step, Traffic, type TrafficCounts, type TrafficPoint, trafficCounts } from "./traffic.ts";
 
 export type ActivityMessage = Extract<GatewayMessage, { type: "activity" }>;
@@ -79,13 +80,15 @@ const mostChunksOfPolicies = 20_000;
 const mostChunksOfApps = 5_000;
 /** Besides the sums of apps. */
 const mostPoliciesOfMinute = 1_000;
+/** Of a policy, as JSON in names. */
+const longestKey = 100;
 /** Names whose minute is read without a pause, which takes a millisecond. */
 const namesAtOnce = 500;
 
 export class Activity {
+  readonly keys = new TopKeysOfPolicies();
   readonly #ofPolicies = new Traffic(mostChunksOfPolicies);
   readonly #ofApps = new Traffic(mostChunksOfApps);
-  readonly #topKeys = new TopKeysOfPolicies();
   /** The minutes about which something was reported since they were last taken. */
   readonly #changedMinutes = new Set<number>();
   /** By app: the end of the last minute of which not all policies were kept over a restart. */
@@ -94,6 +97,7 @@ export class Activity {
 
   constructor(now: () => number) {
     this.#now = now;
+    this.keys.noteUnknown("minute", now());
   }
 
   /** Takes over a gateway's message. @returns the same for other control planes */
@@ -103,7 +107,8 @@ export class Activity {
     return report;
   }
 
-  add({ traffic, keys }: ActivityReport): void {
+  /** @param isOwn a gateway has reported it here, and no other control plane has relayed it */
+  add({ traffic, keys }: ActivityReport, isOwn = true): void {
     const now = this.#now();
     for (const { app, policy, fromMs, toMs, counts } of traffic) {
       this.#ofPolicies.add(`${app}/${policy}`, fromMs, toMs, counts);
@@ -111,7 +116,7 @@ export class Activity {
     }
     this.#noteMinutesOf(traffic);
     for (const { app, policy, key, result, ...report } of keys) {
-      this.#topKeys.add(nameOfKeys({ app, policy, key }), result, now, report);
+      this.keys.add(nameOfKeys({ app, policy, key }), result, now, report, isOwn);
     }
   }
 
@@ -176,7 +181,7 @@ export class Activity {
   }
 
   topKeys(policy: CountedPolicy, result: KeyResult, { window, limit, sinceMs }: KeyQuery): TopKeys {
-    return this.#topKeys.top(nameOfKeys(policy), result, window, this.#now(), limit, sinceMs);
+    return this.keys.top(nameOfKeys(policy), result, window, this.#now(), limit, sinceMs);
   }
 
   /**
@@ -228,7 +233,7 @@ export class Activity {
     const now = this.#now();
     this.#ofPolicies.forget(now);
     this.#ofApps.forget(now);
-    this.#topKeys.forget(now);
+    this.keys.forget(now);
     for (const atMs of this.#changedMinutes) if (atMs < now - longestMs) this.#changedMinutes.delete(atMs);
   }
 
@@ -307,10 +312,6 @@ export function cutMinute(rows: KeptMinute, existing: ReadonlySet<string>): Kept
   return [...ofApps, ...ranked.slice(0, mostPoliciesOfMinute).map(({ row }) => row)];
 }
 
-function appOf(name: string): string {
-  return name.slice(0, name.indexOf("/"));
-}
-
 function isSomething(counts: TrafficCounts): boolean {
   return trafficCounts.some((what) => counts[what] > 0);
 }
@@ -320,5 +321,7 @@ function minuteOf(atMs: number): number {
 }
 
 function nameOfKeys({ app, policy, key }: CountedPolicy): string {
-  return `${app}/${policy} ${JSON.stringify(key)}`;
+  const text = JSON.stringify(key);
+  // A row of the database has the name.
+  return `${app}/${policy} ${text.length > longestKey ? createHash("sha256").update(text).digest("hex") : text}`;
 }

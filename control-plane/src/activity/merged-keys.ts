@@ -11,6 +11,16 @@ export interface KeyReport {
   readonly unlisted: number;
 }
 
+/** The keys of a `MergedKeys`, to be kept elsewhere. */
+export interface KeptKeys {
+  readonly keys: readonly string[];
+  readonly counts: readonly number[];
+  /** What each count may be too low by. */
+  readonly errors: readonly number[];
+  /** The most that a key may have come that is not listed. */
+  readonly unlisted: number;
+}
+
 /** How often a key came, from both sides. */
 export interface Bounds {
   atLeast: number;
@@ -42,24 +52,50 @@ export class MergedKeys {
     return this.#unlisted;
   }
 
+  /** Returns the same keys as were kept. */
+  static of({ keys, counts, errors, unlisted }: KeptKeys): MergedKeys {
+    const merged = new MergedKeys(keys.length);
+    for (const [i, key] of keys.entries()) merged.#addKey(key, counts[i] ?? 0, unlisted - (errors[i] ?? 0));
+    merged.#unlisted = unlisted;
+    return merged;
+  }
+
   add({ keys, counts, error, unlisted }: KeyReport): void {
-    for (const [i, key] of keys.entries()) {
-      const count = counts[i] ?? 0;
-      const known = unlisted - error;
-      const counted = this.#counted.get(key);
-      if (counted === undefined) this.#counted.set(key, { count, known });
-      else {
-        counted.count += count;
-        counted.known += known;
-      }
-    }
+    for (const [i, key] of keys.entries()) this.#addKey(key, counts[i] ?? 0, unlisted - error);
     this.#unlisted += unlisted;
     if (this.#counted.size > this.#capacity) this.#drop();
+  }
+
+  /** Returns the keys with the most that take so many bytes together as JSON. Those that are left out are within `unlisted`. */
+  largest(mostKeys: number, mostBytes: number): KeptKeys {
+    const sorted = [...this].sort(([, a], [, b]) => b.atLeast - a.atLeast);
+    const kept: [string, Bounds][] = [];
+    let bytes = 0;
+    for (const [key, bounds] of sorted) {
+      bytes += Buffer.byteLength(JSON.stringify([key, bounds.atLeast, bounds.atMost - bounds.atLeast]));
+      if (kept.length === mostKeys || bytes > mostBytes) break;
+      kept.push([key, bounds]);
+    }
+    return {
+      keys: kept.map(([key]) => key),
+      counts: kept.map(([, { atLeast }]) => atLeast),
+      errors: kept.map(([, { atLeast, atMost }]) => atMost - atLeast),
+      unlisted: sorted.slice(kept.length).reduce((most, [, { atMost }]) => Math.max(most, atMost), this.#unlisted),
+    };
   }
 
   *[Symbol.iterator](): IterableIterator<[string, Bounds]> {
     for (const [key, { count, known }] of this.#counted) {
       yield [key, { atLeast: count, atMost: count + this.#unlisted - known }];
+    }
+  }
+
+  #addKey(key: string, count: number, known: number): void {
+    const counted = this.#counted.get(key);
+    if (counted === undefined) this.#counted.set(key, { count, known });
+    else {
+      counted.count += count;
+      counted.known += known;
     }
   }
 

@@ -46,6 +46,8 @@ interface Relayed {
   readonly nowMs: number;
   /** Whether traffic of the time before was not relayed. */
   readonly isPartial: boolean;
+  /** Whether keys of the time before were not relayed. */
+  readonly lacksKeys: boolean;
   readonly lines: readonly Line[];
 }
 
@@ -60,6 +62,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
     let told = 0;
     /** Traffic was lost since a row was written. */
     let isPartial = false;
+    let lacksKeys = false;
     let saidLeftOutAtMs = Number.NEGATIVE_INFINITY;
     /** The last report that was read, by control plane. */
     const read = new Map<string, { readonly number: number; readonly atMs: number }>();
@@ -84,12 +87,13 @@ export default fp<{ now: () => number; isShared: boolean }>(
       const { rows, leftOut } = untold.take();
       if (leftOut !== undefined) sayLeftOut(leftOut);
       isPartial ||= leftOut !== undefined && leftOut.traffic > 0;
+      lacksKeys ||= leftOut !== undefined && leftOut.keys > 0;
       for (const lines of rows) {
         told += 1;
-        const row = `{"nowMs":${now()},"isPartial":${isPartial},"lines":${lines}}`;
-        isPartial = true;
+        const row = `{"nowMs":${now()},"isPartial":${isPartial},"lacksKeys":${lacksKeys},"lines":${lines}}`;
+        [isPartial, lacksKeys] = [true, true];
         await relayActivity(app.database, id, told, row);
-        isPartial = false;
+        [isPartial, lacksKeys] = [false, false];
       }
       await forgetToldActivity(app.database, id);
     }
@@ -115,16 +119,15 @@ export default fp<{ now: () => number; isShared: boolean }>(
     }
 
     /** Takes as much at a time as a gateway reports in a message. Requests are served meanwhile. */
-    async function addRelayed({ nowMs, isPartial, lines }: Relayed, ageMs: number): Promise<void> {
+    async function addRelayed({ nowMs, isPartial, lacksKeys, lines }: Relayed, ageMs: number): Promise<void> {
       const aheadMs = now() - ageMs - nowMs;
-      const here = (atMs: number) => Math.min(atMs + aheadMs, now());
-      if (isPartial) activity.noteLost(here(nowMs));
+      const at = (theirMs: number) => Math.min(theirMs + aheadMs, now());
+      if (isPartial) activity.noteLost(at(nowMs));
+      if (lacksKeys) activity.keys.noteLost("minute", now());
       for (const { traffic, keys } of turnsOf(lines)) {
         await setImmediate();
-        activity.add({
-          traffic: traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: here(fromMs), toMs: here(toMs), ...rest })),
-          keys,
-        });
+        const here = traffic.map(({ fromMs, toMs, ...rest }) => ({ fromMs: at(fromMs), toMs: at(toMs), ...rest }));
+        activity.add({ traffic: here, keys }, false);
       }
     }
 

@@ -58,8 +58,9 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
         description:
           "Gateways count keys in bounded memory, so each number is a range: a key had at least `atLeast` requests and at " +
           "most `atMost`, and no other key had more than `othersAtMost`. Requests appear 10 to 15 seconds after they were " +
-          "decided, and those that were decided before the policy had its present key do not appear. Who may not change the " +
-          "policy sees a hash in place of values that are credentials.",
+          "decided, and those that were decided before the policy had its present key do not appear. The last hour outlives a " +
+          "restart of the control plane; the last minute begins anew. Who may not change the policy sees a hash in place of " +
+          "values that are credentials.",
         params,
         querystring: {
           ...querySchema({
@@ -218,6 +219,7 @@ export function topKeys(
     policy,
     window,
     since: new Date(admitted.sinceMs).toISOString(),
+    complete: admitted.isComplete && refused.isComplete,
     admitted: showKeys(admitted.keys, key, mayChange),
     refused: showKeys(refused.keys, key, mayChange),
     othersAtMost: { admitted: admitted.others, refused: refused.others },

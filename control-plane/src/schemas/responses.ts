@@ -301,7 +301,13 @@ const topKeys = {
     app: text,
     policy: text,
     window: { type: "string", enum: ["minute", "hour"] },
-    since: time,
+    since: { ...time, description: "What was decided before is not counted." },
+    complete: {
+      type: "boolean",
+      description:
+        "False if some of what was decided since `since` may be missing: a control plane was killed before it had stored " +
+        "it, none ran, or there was too much. The truth may then be above `atMost` and `othersAtMost`.",
+    },
     admitted: keys,
     refused: { ...keys, description: "In shadow mode, the keys of requests that would have been refused." },
     othersAtMost: {

@@ -19,6 +19,8 @@ export interface Tables {
   live_gateways: LiveGatewayTable;
   traffic_minutes: TrafficMinuteTable;
   relayed_activity: RelayedActivityTable;
+  kept_keys: KeptKeysTable;
+  key_keepers: KeyKeeperTable;
   counter_orders: CounterOrderTable;
   members: MemberTable;
   member_roles: MemberRoleTable;
@@ -329,6 +331,31 @@ export interface RelayedActivityTable {
   written_at: number;
   /** As JSON. */
   report: string;
+}
+
+/** Keys of five minutes, as the gateways of one control plane have reported them. */
+export interface KeptKeysTable {
+  control_plane: string;
+  /** Grows with each row of a control plane. */
+  number: number;
+  /** When the five minutes end, by the database's clock. */
+  ends_at: number;
+  /** As JSON. */
+  report: string;
+}
+
+/** A control plane that keeps keys, or did so within the last hour. Its times are by the database's clock. */
+export interface KeyKeeperTable {
+  control_plane: string;
+  /** Of its last row. */
+  number: number;
+  /** It does not know what was counted before. */
+  known_since: number;
+  /** It lost some of what was counted before. */
+  lost_until: number;
+  seen_at: number;
+  /** 1 if it has ended and everything is stored, otherwise 0. */
+  has_ended: number;
 }
 
 /** A gateway that is connected to a control plane. */

@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { decodeKeyValues } from "../../../control-plane/src/activity/key-values.ts";
 import { MergedKeys, mostOf } from "../../../control-plane/src/activity/merged-keys.ts";
 import { showKeys } from "../../../control-plane/src/activity/shown-keys.ts";
-import { TopKeysOfPolicies } from "../../../control-plane/src/activity/top-keys.ts";
+import { type HourSlot, hourSlotEndingAt, TopKeysOfPolicies } from "../../../control-plane/src/activity/top-keys.ts";
 
 const key = fc.oneof(
   fc.integer({ min: 0, max: 5 }).map((i) => `often${i}`),
@@ -15,14 +15,15 @@ const key = fc.oneof(
 const streams = fc.array(fc.array(key, { maxLength: 150 }), { minLength: 1, maxLength: 8 });
 
 describe("keys of several workers", () => {
-  it("came as often as their bounds say, and no other key more often than is said", () => {
+  it("came as often as their bounds say, and no other key more often than is said, also if but a few are kept of each part", () => {
     fc.assert(
       fc.property(
         streams,
         fc.integer({ min: 2, max: 40 }),
         fc.integer({ min: 1, max: 20 }),
         fc.integer({ min: 2, max: 40 }),
-        (workers, capacity, reported, merged) => {
+        fc.integer({ min: 0, max: 10 }),
+        (workers, capacity, reported, merged, kept) => {
           const truth = new Map<string, number>();
           const parts = [new MergedKeys(merged), new MergedKeys(merged)] as const;
           for (const [i, stream] of workers.entries()) {
@@ -35,14 +36,16 @@ describe("keys of several workers", () => {
             (i % 2 === 0 ? parts[0] : parts[1]).add({ keys, counts: largest, error: errorOf(counts), unlisted });
           }
           for (const part of parts) expect(part.size).toBeLessThanOrEqual(merged);
-          const { keys, others } = mostOf(parts, 5);
-          const listed = new Map(keys);
-          for (const [one, count] of truth) {
-            const bounds = listed.get(one);
-            if (bounds === undefined) expect(count).toBeLessThanOrEqual(others);
-            else {
-              expect(count).toBeGreaterThanOrEqual(bounds.atLeast);
-              expect(count).toBeLessThanOrEqual(bounds.atMost);
+          for (const shown of [parts, parts.map((part) => MergedKeys.of(part.largest(kept, 1_000)))]) {
+            const { keys, others } = mostOf(shown, 5);
+            const listed = new Map(keys);
+            for (const [one, count] of truth) {
+              const bounds = listed.get(one);
+              if (bounds === undefined) expect(count).toBeLessThanOrEqual(others);
+              else {
+                expect(count).toBeGreaterThanOrEqual(bounds.atLeast);
+                expect(count).toBeLessThanOrEqual(bounds.atMost);
+              }
             }
           }
         },
@@ -77,6 +80,65 @@ describe("the top keys of a policy", () => {
     expect(top(keys, "minute", 130_000)).toEqual([]);
     expect(top(keys, "hour", 3_590_000)).toEqual([3]);
     expect(top(keys, "hour", 3_999_000)).toEqual([]);
+  });
+
+  it("are parts of several control planes, which do not change each other, and are kept of this one's own gateways alone", () => {
+    const keys = new TopKeysOfPolicies();
+    const nowMs = 10_000_000;
+    keys.add("shop/books", "refused", nowMs, report(3));
+    keys.add("shop/books", "refused", nowMs, report(9), false);
+    expect([top(keys, "minute", nowMs), top(keys, "hour", nowMs)]).toEqual([[12], [3]]);
+    const [slot] = keys.takeChanged(10) as [HourSlot];
+    expect(keys.keptOf(slot)).toEqual({ keys: ["a"], counts: [3], errors: [0], unlisted: 0 });
+    for (const count of [5, 9]) keys.put("other", slot, { keys: ["a"], counts: [count], errors: [0], unlisted: 0 });
+    expect(top(keys, "hour", nowMs)).toEqual([12]);
+    expect(keys.takeChanged(10)).toEqual([]);
+    keys.add("shop/books", "refused", nowMs, report(1));
+    expect(top(keys, "hour", nowMs)).toEqual([13]);
+    expect(keys.takeChanged(10)).toEqual([slot]);
+  });
+
+  it("take little room where they are kept: fewer, if they are long", () => {
+    const kept = (one: string) => {
+      const merged = new MergedKeys(400);
+      const all = Array.from({ length: 100 }, (_, i) => `${i}`.padEnd(200, one));
+      merged.add({ keys: all, counts: all.map((_, i) => 10 ** 14 + i), error: 10 ** 14, unlisted: 5 });
+      return merged.largest(50, 3_000);
+    };
+    for (const one of ["x", "\u0001"]) {
+      const { keys, unlisted } = kept(one);
+      expect(Buffer.byteLength(JSON.stringify(kept(one)))).toBeLessThan(3_100);
+      expect([keys.length > 1, keys[0]?.slice(0, 2), unlisted]).toEqual([true, "99", 2 * 10 ** 14 + 99 - keys.length]);
+    }
+  });
+
+  it("are complete unless some of the time was lost: of all apps, of one app, or because nobody knows", () => {
+    const keys = new TopKeysOfPolicies();
+    const [hourMs, nowMs] = [3_600_000, 36_000_000];
+    const isComplete = (app: string, atMs: number) => keys.top(`${app}/books`, "refused", "hour", atMs, 10).isComplete;
+    keys.noteCut("shop", hourSlotEndingAt(nowMs));
+    expect([isComplete("shop", nowMs), isComplete("bank", nowMs)]).toEqual([false, true]);
+    expect(isComplete("shop", nowMs + hourMs)).toBe(true);
+    keys.noteLost("hour", nowMs + hourMs);
+    expect([isComplete("bank", nowMs + hourMs), isComplete("bank", nowMs + 2 * hourMs)]).toEqual([false, true]);
+    keys.noteSilent(true);
+    expect(isComplete("bank", nowMs + 2 * hourMs)).toBe(false);
+  });
+
+  it("are known not to be complete in the database if some gave way in memory while they still grew", () => {
+    const keys = new TopKeysOfPolicies(1_000);
+    const nowMs = 36_000_000;
+    const many = {
+      keys: Array.from({ length: 100 }, (_, i) => `k${i}`),
+      counts: Array.from({ length: 100 }, (_, i) => i + 1),
+      error: 0,
+      unlisted: 0,
+    };
+    keys.add("a/first", "refused", nowMs, many);
+    expect(keys.takeChanged(10)).toHaveLength(1);
+    expect(keys.droppedUntilMs).toBe(0);
+    for (let i = 0; i < 100; i++) keys.add(`a/${i}`, "refused", nowMs, many);
+    expect(keys.droppedUntilMs).toBe(nowMs + 300_000);
   });
 
   it("are forgotten with their time, and take no more memory than they may: the oldest give way, and it is said", () => {

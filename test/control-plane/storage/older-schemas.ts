@@ -22,6 +22,7 @@ const undoNewest = `
   drop index sessions_ends; drop index tokens_expiry; drop index members_added_in;
   alter table members drop column added_in;
   alter table meta drop column terms;
+  drop table kept_keys; drop table key_keepers;
 `;
 
 const undoConsumers = `

@@ -89,6 +89,8 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
       const sum = points.reduce((total: number, point: { admitted: number }) => total + point.admitted, 0);
       return `${sum} ${admitted[0]?.atLeast ?? 0}`;
     };
+    const ofLastHour = async (plane: Running) =>
+      (await plane.call("GET", "/apps/default/top?policy=books&window=hour")).body.admitted[0]?.atLeast;
     for (const [plane, allowed] of [[one, 3] as const, [other, 4] as const]) {
       const gateway = await connectGateway(plane, `of-${allowed}`);
       const nowMs = Date.now();
@@ -109,10 +111,12 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
     }
     for (const plane of [one, other]) {
       await untilPasses(async () => expect(await shown(plane)).toBe("7 7"));
+      await untilPasses(async () => expect(await ofLastHour(plane)).toBe(7));
     }
     await one.stop();
     const again = await startControlPlane({ SLUICE_DATABASE_URL });
     expect(await shown(again, "&since=2h")).toBe("7 0");
+    expect(await ofLastHour(again)).toBe(7);
   });
 
   it("a gateway that reports as many keys as it can takes little room, and keeps no report of others from being relayed", async () => {
@@ -149,6 +153,10 @@ describe.each(serverKinds)("on %s", (_, startServer) => {
       });
       turnsMs.push(Math.max(await one.longestTurnMs(), await other.longestTurnMs()));
     }
+    const top = async ({ url }: { url: string }) =>
+      (await send(url, "GET", "/apps/default/top?policy=books", {})).body.complete;
+    // Keys were left out of what the other one was told.
+    expect([await top(one), await top(other)]).toEqual([true, false]);
     const { bytes, largest } = await room();
     expect(bytes).toBeGreaterThan(1_000_000);
     // Rounds of control planes begin each second; none takes over more than a megabyte of a gateway.

@@ -28,6 +28,7 @@ export function TopKeys({
   onLook: (key: readonly string[]) => void;
 }) {
   const t = useTranslations("keys");
+  const format = useFormatter();
   const { mayEdit } = useRights(app);
   const [window, setWindow] = useState<(typeof windows)[number]>("hour");
   const [result, setResult] = useState<(typeof results)[number]>("refused");
@@ -73,6 +74,12 @@ export function TopKeys({
       {isPending ? <Loading /> : null}
       {data === undefined && !isPending ? <Failed error={error} again={() => void refetch()} /> : null}
       {data !== undefined && keys.length === 0 ? <Empty>{t("noKeys")}</Empty> : null}
+      {data === undefined ? null : (
+        <p className="quiet">
+          {t("since", { since: format.dateTime(new Date(data.since), { dateStyle: "medium", timeStyle: "medium" }) })}{" "}
+          {data.complete ? null : t("incomplete")}
+        </p>
+      )}
       {keys.length === 0 ? null : (
         <>
           <Table label={t("top")} columns={[t("key"), t("requests"), t("actions")]}>

@@ -37,6 +37,7 @@ const migrations: Record<string, Migration> = {
   "0024-history-bytes": { up: countHistoryInBytes },
   "0025-texts-last": { up: putTextsLast },
   "0026-terms": { up: addTerms },
+  "0027-kept-keys": { up: addKeptKeys },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -540,4 +541,27 @@ async function countHistoryInBytes(database: Kysely<Tables>): Promise<void> {
 async function addTerms(database: Kysely<Tables>): Promise<void> {
   const schema = new Schema(database);
   await schema.addColumn("meta", "terms", schema.longText);
+}
+
+/** The keys of the last hour, and which control planes keep them. */
+async function addKeptKeys(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("kept_keys", (table) =>
+    table
+      .addColumn("control_plane", schema.name(36), (column) => column.notNull())
+      .addColumn("number", "bigint", (column) => column.notNull())
+      .addColumn("ends_at", "bigint", (column) => column.notNull())
+      .addColumn("report", schema.longText, (column) => column.notNull())
+      .addPrimaryKeyConstraint("kept_keys_key", ["control_plane", "number"]),
+  );
+  await schema.createIndex("kept_keys", "kept_keys_ends_at", ["ends_at"]);
+  await schema.createTable("key_keepers", (table) =>
+    table
+      .addColumn("control_plane", schema.name(36), (column) => column.primaryKey())
+      .addColumn("number", "bigint", (column) => column.notNull())
+      .addColumn("known_since", "bigint", (column) => column.notNull())
+      .addColumn("lost_until", "bigint", (column) => column.notNull())
+      .addColumn("seen_at", "bigint", (column) => column.notNull())
+      .addColumn("has_ended", "integer", (column) => column.notNull()),
+  );
 }
