@@ -174,16 +174,26 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   }
   for (const name of definedAgain) definers.delete(name);
 
+  const fillers = fillersOf(statements);
   const ordered: lua.Statement[] = [];
   const stillAhead = new Set([...ahead].filter((name) => !definers.has(name)));
   const state = new Map<lua.Statement, "begun" | "done">();
   const emit = (statement: lua.Statement): void => {
     state.set(statement, "begun");
-    for (const name of namesIn([statement])) {
+    const names = namesIn([statement]);
+    for (const name of names) {
       const definer = definers.get(name);
       if (definer === undefined || definer === statement || state.get(definer) === "done") continue;
       if (state.get(definer) === "begun") stillAhead.add(name);
       else emit(definer);
+    }
+    const own = definedBy(statement, ahead);
+    for (const name of names) {
+      if (own.includes(name)) continue;
+      for (const filler of fillers.get(name) ?? []) {
+        if (filler === statement) break;
+        if (!state.has(filler)) emit(filler);
+      }
     }
     state.set(statement, "done");
     ordered.push(statement);
@@ -204,6 +214,18 @@ function declareBeforeUse(statements: readonly lua.Statement[]): lua.Statement[]
   if (stillAhead.size === 0) return declared;
   const names = [...stillAhead].map((name) => lua.createIdentifier(name));
   return [lua.createVariableDeclarationStatement(names), ...declared];
+}
+
+/** Returns, by name, the statements that fill the list of `[...some, more]` before it is read. TypeScriptToLua gives each such list a name of its own. */
+function fillersOf(statements: readonly lua.Statement[]): Map<string, lua.Statement[]> {
+  const fillers = new Map<string, lua.Statement[]>();
+  for (const statement of statements) {
+    if (!lua.isExpressionStatement(statement)) continue;
+    for (const name of namesIn([statement])) {
+      if (name.startsWith("____array_")) fillers.set(name, [...(fillers.get(name) ?? []), statement]);
+    }
+  }
+  return fillers;
 }
 
 /** Returns a definition as an assignment if its name stays declared ahead. */
