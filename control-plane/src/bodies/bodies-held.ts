@@ -3,7 +3,7 @@
 
 import type { Readable } from "node:stream";
 import { ApiError } from "../errors/api-error.ts";
-import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
+import { type Taken, TakenSizes } from "../limits/who-gives-way.ts";
 import { maxManyBytesHeld, maxManyBytesHeldByApp } from "./bounds.ts";
 
 export interface BodyKind {
@@ -20,15 +20,17 @@ export interface BodyKind {
 export type Sender = Pick<Taken, "app" | "name">;
 
 interface Account {
-  readonly bodies: Set<HeldBody>;
+  /** Without those that stay. */
+  readonly taken: TakenSizes<HeldBody>;
   bytes: number;
   readonly bytesOfApps: Map<string, number>;
 }
 
 const joinedAtOnce = 128;
+const bytesOfTurn = 32_768;
 
 export class BodiesHeld {
-  readonly #account: Account = { bodies: new Set(), bytes: 0, bytesOfApps: new Map() };
+  readonly #account: Account = { taken: new TakenSizes(), bytes: 0, bytesOfApps: new Map() };
 
   /**
    * @param sender one app's bodies leave room for another's
@@ -54,6 +56,7 @@ export class HeldBody implements Taken {
   #size = 0;
   #received = 0;
   #stays = false;
+  #hasEnded = false;
   #refusal: ApiError | undefined;
   readonly #givenWay = Promise.withResolvers<never>();
 
@@ -62,7 +65,6 @@ export class HeldBody implements Taken {
     this.name = name;
     this.#account = account;
     this.#kind = kind;
-    account.bodies.add(this);
     // Nobody may be waiting for the body when it gives way.
     this.#givenWay.promise.catch(() => undefined);
   }
@@ -80,12 +82,20 @@ export class HeldBody implements Taken {
     }
   }
 
-  /** Returns all that comes of the stream. Rejects as `untilGivenWay` does. */
-  async whole(stream: Readable): Promise<Buffer> {
+  /**
+   * Returns all that comes of the stream. Rejects as `untilGivenWay` and the turns do.
+   * @param ownTurn is called now and then, and resolves when more may be read: many bodies may come at once
+   */
+  async whole(stream: Readable, ownTurn: () => Promise<void>): Promise<Buffer> {
     const pieces: Buffer[] = [];
     // A chunk of some bytes takes several times its length.
     let chunks: Buffer[] = [];
+    let nextTurnAt = bytesOfTurn;
     for await (const chunk of this.untilGivenWay(this.chunks(stream))) {
+      if (this.#received >= nextTurnAt) {
+        nextTurnAt = this.#received + bytesOfTurn;
+        await this.orGivenWay(ownTurn());
+      }
       if (chunks.push(chunk) < joinedAtOnce) continue;
       pieces.push(Buffer.concat(chunks));
       chunks = [];
@@ -123,8 +133,7 @@ export class HeldBody implements Taken {
     if (this.#received > mostBytes) throw new ApiError("body-too-large", tooLarge);
     this.#count(Math.max(leastBytes, this.#received * bytesForEach));
     for (let crowd = this.#crowd(); crowd !== undefined; crowd = this.#crowd()) {
-      const others = crowd.filter((body) => body !== this && !body.#stays);
-      const most = whoGivesWay(others, this);
+      const most = this.#account.taken.whoGivesWay(this, 0, crowd);
       if (most === undefined) throw busy("Other bodies take the memory that there is for them. Nothing was stored");
       most.#giveWay();
     }
@@ -138,20 +147,22 @@ export class HeldBody implements Taken {
   /** To be called before what cannot be broken off: the body gives way no more. @throws ApiError bodies-busy */
   stay(): void {
     this.check();
+    if (!this.#stays) this.#account.taken.change(this, this, -this.#size);
     this.#stays = true;
   }
 
   /** To be called when nothing of the body is in memory any more. */
   end(): void {
     this.#count(0);
-    this.#account.bodies.delete(this);
+    this.#hasEnded = true;
   }
 
   #count(size: number): void {
-    const { bodies, bytesOfApps } = this.#account;
-    if (!bodies.has(this)) return;
+    if (this.#hasEnded) return;
+    const { taken, bytesOfApps } = this.#account;
     const more = size - this.#size;
     this.#size = size;
+    if (!this.#stays) taken.change(this, this, more);
     this.#account.bytes += more;
     const ofApp = (bytesOfApps.get(this.app) ?? 0) + more;
     if (ofApp > 0) bytesOfApps.set(this.app, ofApp);
@@ -159,11 +170,10 @@ export class HeldBody implements Taken {
   }
 
   /** @returns the bodies that have more than they may together: those of the app, or all; undefined if there is room */
-  #crowd(): HeldBody[] | undefined {
-    const { bodies, bytes, bytesOfApps } = this.#account;
-    const isAppFull = (bytesOfApps.get(this.app) ?? 0) > maxManyBytesHeldByApp;
-    if (!isAppFull && bytes <= maxManyBytesHeld) return undefined;
-    return [...bodies].filter(({ app }) => !isAppFull || app === this.app);
+  #crowd(): "own" | "all" | undefined {
+    const { bytes, bytesOfApps } = this.#account;
+    if ((bytesOfApps.get(this.app) ?? 0) > maxManyBytesHeldByApp) return "own";
+    return bytes > maxManyBytesHeld ? "all" : undefined;
   }
 
   #giveWay(): void {

@@ -28,69 +28,132 @@ export function whoGivesWay<One extends Taken>(taken: Iterable<One>, newcomer: T
   return largestOf(most.toReversed(), ({ size }) => size);
 }
 
-/** Places, of which each is as large as any other. Whoever gives way is found without a look at all of them. */
-export class TakenPlaces {
-  readonly #apps = new Counts();
-  readonly #names = new Map<string, Counts>();
+/** Items that have taken something. Whoever gives way is found without a look at all of them. */
+export class TakenSizes<Item> {
+  readonly #apps = new Map<string, OfApp<Item>>();
+  readonly #sums = new Sums<OfApp<Item>>();
 
-  add({ app, name }: Holder): void {
-    const names = this.#names.get(app) ?? new Counts();
-    this.#names.set(app, names);
-    names.change(name, 1);
-    this.#apps.change(app, 1);
+  /** @param by what the item has more than before; less, if it is below zero */
+  change({ app, name }: Holder, item: Item, by: number): void {
+    const ofApp = this.#apps.get(app) ?? { names: new Map(), sums: new Sums() };
+    const ofName = ofApp.names.get(name) ?? new Sums();
+    ofName.change(item, by);
+    ofApp.sums.change(ofName, by);
+    this.#sums.change(ofApp, by);
+    keep(ofApp.names, name, ofName, ofName.most > 0);
+    keep(this.#apps, app, ofApp, ofApp.sums.most > 0);
   }
 
-  remove({ app, name }: Holder): void {
-    const names = this.#names.get(app);
-    names?.change(name, -1);
-    if (names?.most === 0) this.#names.delete(app);
-    this.#apps.change(app, -1);
+  /**
+   * @param more what the newcomer asks for, beyond what it is counted with
+   * @param among all, or those of the newcomer's app alone
+   * @returns the item that gives way, by the rule of the function above; of equals, any
+   */
+  whoGivesWay({ app, name }: Holder, more: number, among: "all" | "own"): Item | undefined {
+    const own = this.#apps.get(app);
+    const isOwn = among === "own" || this.#sums.most <= this.#sums.of(own) + more;
+    const { names, sums } = (isOwn ? own : this.#sums.largest) ?? {};
+    if (sums === undefined || (isOwn && sums.most <= sums.of(names?.get(name)) + more)) return undefined;
+    return sums.largest?.largest;
+  }
+}
+
+interface OfApp<Item> {
+  readonly names: Map<string, Sums<Item>>;
+  /** Of each name. */
+  readonly sums: Sums<Sums<Item>>;
+}
+
+function keep<Value>(map: Map<string, Value>, key: string, value: Value, isKept: boolean): void {
+  if (isKept) map.set(key, value);
+  else map.delete(key);
+}
+
+/** Places, of which each is as large as any other. */
+export class TakenPlaces {
+  readonly #sizes = new TakenSizes<string>();
+
+  add(holder: Holder): void {
+    this.#sizes.change(holder, holder.name, 1);
+  }
+
+  remove(holder: Holder): void {
+    this.#sizes.change(holder, holder.name, -1);
   }
 
   /** @returns the name that loses a place to the newcomer, by the rule of the function above */
-  whoGivesWay({ app, name }: Holder): string | undefined {
-    const isOwn = this.#apps.most <= this.#apps.of(app) + 1;
-    const names = this.#names.get(isOwn ? app : (this.#apps.largest ?? ""));
-    if (names === undefined || (isOwn && names.most <= names.of(name) + 1)) return undefined;
-    return names.largest;
+  whoGivesWay(newcomer: Holder): string | undefined {
+    return this.#sizes.whoGivesWay(newcomer, 1, "all");
   }
 }
 
 type Holder = Pick<Taken, "app" | "name">;
 
-/** Counts by name, of which the largest is known at all times. */
-class Counts {
-  readonly #counts = new Map<string, number>();
-  readonly #namesWith = new Map<number, Set<string>>();
-  #most = 0;
+interface Sum<Key> {
+  readonly key: Key;
+  size: number;
+  /** Its index in the heap. */
+  at: number;
+}
+
+/** Sums above zero, of which the largest is known at all times. A change takes as many steps as their number has bits. */
+class Sums<Key> {
+  readonly #sums = new Map<Key | undefined, Sum<Key>>();
+  /** No sum is larger than the one at half its index. The first is at 1. */
+  readonly #heap: (Sum<Key> | undefined)[] = [undefined];
 
   get most(): number {
-    return this.#most;
+    return this.#heap[1]?.size ?? 0;
   }
 
   /** One of those with the most. */
-  get largest(): string | undefined {
-    const [largest] = this.#namesWith.get(this.#most) ?? [];
-    return largest;
+  get largest(): Key | undefined {
+    return this.#heap[1]?.key;
   }
 
-  of(name: string): number {
-    return this.#counts.get(name) ?? 0;
+  of(key: Key | undefined): number {
+    return this.#sums.get(key)?.size ?? 0;
   }
 
-  change(name: string, by: 1 | -1): void {
-    const before = this.of(name);
-    const after = before + by;
-    const asBefore = this.#namesWith.get(before);
-    asBefore?.delete(name);
-    if (asBefore?.size === 0) this.#namesWith.delete(before);
-    if (after === 0) this.#counts.delete(name);
-    else {
-      this.#counts.set(name, after);
-      this.#namesWith.set(after, (this.#namesWith.get(after) ?? new Set()).add(name));
+  change(key: Key, by: number): void {
+    if (by === 0) return;
+    const sum = this.#sums.get(key) ?? { key, size: 0, at: this.#heap.length };
+    sum.size += by;
+    if (sum.size > 0) {
+      this.#sums.set(key, sum);
+      this.#settle(sum, sum.at);
+      return;
     }
-    // Without another one that had the most, this one has the most still.
-    if (after > this.#most || (before === this.#most && !this.#namesWith.has(before))) this.#most = after;
+    this.#sums.delete(key);
+    const last = this.#heap.pop();
+    if (last !== undefined && last !== sum) this.#settle(last, sum.at);
+  }
+
+  /** Puts the sum where it belongs, from a free place on. */
+  #settle(sum: Sum<Key>, free: number): void {
+    let at = free;
+    for (let above = at >> 1; above > 0 && this.#sizeAt(above) < sum.size; above = at >> 1) at = this.#move(above, at);
+    for (let below = this.#largerBelow(at); this.#sizeAt(below) > sum.size; below = this.#largerBelow(at)) {
+      at = this.#move(below, at);
+    }
+    sum.at = at;
+    this.#heap[at] = sum;
+  }
+
+  /** @returns the place that is free then */
+  #move(from: number, to: number): number {
+    const sum = this.#heap[from];
+    this.#heap[to] = sum;
+    if (sum !== undefined) sum.at = to;
+    return from;
+  }
+
+  #largerBelow(at: number): number {
+    return this.#sizeAt(2 * at) >= this.#sizeAt(2 * at + 1) ? 2 * at : 2 * at + 1;
+  }
+
+  #sizeAt(at: number): number {
+    return this.#heap[at]?.size ?? 0;
   }
 }
 

@@ -113,14 +113,21 @@ export default fp<{ yamlDeadlineMs: number }>(
     const readWhole = async (request: FastifyRequest, stream: Readable) => {
       const kind = request.caller === undefined ? ofStranger : oneDocument;
       refuseAnnounced(request, kind);
-      const held = smallBodies.begin(senderOf(request), kind);
+      const ownTurn = () => app.ownTurn(request);
+      let held: HeldBody | undefined;
       try {
-        const bytes = await held.whole(stream);
+        held = smallBodies.begin(senderOf(request), kind);
+        const bytes = await held.whole(stream, ownTurn);
         // Many bodies may end at once. Those that wait for their turns are in memory, and counted.
-        await held.orGivenWay(app.ownTurn(request));
+        await held.orGivenWay(ownTurn());
         return bytes;
+      } catch (error) {
+        held?.end();
+        // Many bodies may be refused at once.
+        await ownTurn();
+        throw error;
       } finally {
-        held.end();
+        held?.end();
       }
     };
     app.addContentTypeParser("application/json", async (request: FastifyRequest, stream: Readable) => {

@@ -1,11 +1,12 @@
 // Warns of a consumer whose terms mean something else than their author may think: no policy has its plan, its own limits name a policy or a limit
 // that does not exist, or they begin its counters anew. A consumer may be put before its policies, so none of this is an error.
 
+import type { Limit } from "@sluice/limiter/algorithms/limit.ts";
 import { counterSuffix } from "@sluice/limiter/compiled/counter-key.ts";
-import type { Policy } from "@sluice/limiter/document/policy.ts";
+import { byConsumer } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, limitsFrom, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
-import { plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
+import { newestRevision, plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
 import type { Database } from "../storage/tables.ts";
 
 /** Of more policies than these, a body's consumers get no warnings. */
@@ -15,71 +16,153 @@ const mostNamed = 20;
 
 type OwnLimits = readonly Readonly<Record<string, unknown>>[];
 
-/** Looks up what consumers name, each once. */
+/** What the policies of an app have for consumers, as far as it was read. Texts of 64 KB are not kept. */
+interface Known {
+  /** All plans that a consumer may have, or that too many policies have plans; undefined: not read yet. */
+  plans: { readonly names: ReadonlySet<string> | undefined } | undefined;
+  /** By name; undefined: the policy does not ask for consumers. */
+  readonly policies: Map<string, Asking | undefined>;
+}
+
+/** A policy that asks for consumers. */
+interface Asking {
+  readonly plans: ReadonlySet<string>;
+  readonly defaultPlan: string;
+  /** By plan, of the plans that somebody has asked for. */
+  readonly limits: Map<string, readonly Limit[]>;
+}
+
+const nothingKnown = (): Known => ({ plans: undefined, policies: new Map() });
+
+/** Of so many apps, what was read for one consumer is known for the next. */
+const mostApps = 16;
+/** A list of sixteen limits takes some 3 KB. */
+const mostLists = 256;
+
+/** Keeps what the policies of apps have for consumers, for as long as the history of the app does not go on. */
+export class KnownPlans {
+  readonly #database: Database;
+  /** The app that was read last is at the end. */
+  readonly #apps = new Map<string, Known & { readonly revision: number | undefined }>();
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  async of(app: string): Promise<Known> {
+    const revision = await newestRevision(this.#database, app);
+    const before = this.#apps.get(app);
+    const isSame = before !== undefined && before.revision === revision;
+    if (isSame && listsOf(before) < mostLists) return before;
+    const known = { ...nothingKnown(), plans: isSame ? before.plans : undefined, revision };
+    this.#apps.delete(app);
+    this.#apps.set(app, known);
+    const [oldest] = this.#apps.keys();
+    if (this.#apps.size > mostApps && oldest !== undefined) this.#apps.delete(oldest);
+    return known;
+  }
+}
+
+function listsOf({ policies }: Known): number {
+  let lists = 0;
+  for (const asking of policies.values()) lists += asking?.limits.size ?? 1;
+  return lists;
+}
+
+/** Looks up what the consumers of one body name, each once. */
 export class ConsumerWarnings {
   readonly #database: Database;
   readonly #app: string;
-  /** All plans that a consumer may have; undefined: not read yet, or too many policies have plans. */
-  #plans: ReadonlySet<string> | undefined;
-  #arePlansRead = false;
-  /** By name; undefined: there is none that asks for consumers. */
-  readonly #policies = new Map<string, Policy | undefined>();
+  readonly #pause: () => Promise<void>;
+  readonly #known: Known;
+  /** The names that the consumers' own limits have. */
+  readonly #named = new Set<string>();
 
-  constructor(database: Database, app: string) {
+  /** @param pause is called between steps of some milliseconds @param known is added to */
+  constructor(database: Database, app: string, pause: () => Promise<void>, known: Known = nothingKnown()) {
     this.#database = database;
     this.#app = app;
+    this.#pause = pause;
+    this.#known = known;
   }
 
+  /** Rejects as the pause does. */
   async of({ plan, overrides }: Terms): Promise<Problem[]> {
     const ofPlan = await this.#ofPlan(plan);
     const warnings = ofPlan === undefined ? [] : [ofPlan];
     if (overrides === null) return warnings;
     const own = JSON.parse(overrides) as Readonly<Record<string, OwnLimits>>;
-    await this.#look(Object.keys(own));
-    for (const [name, limits] of Object.entries(own)) {
-      if (this.#policies.has(name)) warnings.push(...ofOverride(name, limits, this.#policies.get(name), plan));
+    const limits = await this.#look(Object.keys(own), plan);
+    for (const [name, list] of Object.entries(own)) {
+      if (this.#named.has(name)) warnings.push(...ofOverride(name, list, limits.get(name)));
     }
     return warnings;
   }
 
   async #ofPlan(plan: string): Promise<Problem | undefined> {
-    if (!this.#arePlansRead) this.#plans = await plansOfConsumers(this.#database, this.#app);
-    this.#arePlansRead = true;
-    if (this.#plans === undefined || this.#plans.has(plan)) return undefined;
-    const names = [...this.#plans].sort();
+    this.#known.plans ??= { names: await plansOfConsumers(this.#database, this.#app, this.#pause) };
+    const { names: plans } = this.#known.plans;
+    if (plans === undefined || plans.has(plan)) return undefined;
+    const names = [...plans].sort();
     const known = names.length === 0 ? "and the app has none" : `like ${names.slice(0, mostNamed).join(", ")}`;
     const got = `${describeValue(plan)}, for which the default plan holds`;
     return { path: "plan", expected: `a plan of a policy with planBy: consumer, ${known}`, got };
   }
 
-  async #look(names: readonly string[]): Promise<void> {
-    const unknown = names.filter((name) => !this.#policies.has(name)).slice(0, mostPolicies - this.#policies.size);
-    if (unknown.length === 0) return;
-    for (const name of unknown) this.#policies.set(name, undefined);
-    for (const { name, document } of await policiesNamed(this.#database, this.#app, unknown)) {
-      // Templates have no limits, so that they need not be resolved.
-      const {
-        name: _,
-        plans,
-        planBy,
-        defaultPlan,
-        key,
-        scope,
-      } = JSON.parse(document) as Readonly<Record<string, unknown>>;
-      const { policy } = validatePolicy({ name, plans, planBy, defaultPlan, key, scope });
-      if (policy?.plans !== undefined && policy.plans.by === undefined) this.#policies.set(name, policy);
+  /** @returns by policy, the limits that the plan stands for; those of policies that ask for consumers alone */
+  async #look(names: readonly string[], plan: string): Promise<Map<string, readonly Limit[]>> {
+    const { policies } = this.#known;
+    const found = new Map<string, readonly Limit[]>();
+    const unknown: string[] = [];
+    for (const name of names) {
+      if (this.#named.size < mostPolicies) this.#named.add(name);
+      if (!this.#named.has(name)) continue;
+      const asking = policies.get(name);
+      const limits = asking?.limits.get(planIn(asking, plan));
+      if (limits !== undefined) found.set(name, limits);
+      else if (asking !== undefined || !policies.has(name)) unknown.push(name);
     }
+    if (unknown.length === 0) return found;
+    for (const { name, document } of await policiesNamed(this.#database, this.#app, unknown)) {
+      const read = JSON.parse(document) as Readonly<Record<string, unknown>>;
+      const asking = policies.get(name) ?? askingOf(read);
+      policies.set(name, asking);
+      const limits = asking === undefined ? undefined : limitsOf(read, planIn(asking, plan));
+      if (limits !== undefined) {
+        asking?.limits.set(planIn(asking, plan), limits);
+        found.set(name, limits);
+      }
+      await this.#pause();
+    }
+    return found;
   }
 }
 
-function ofOverride(name: string, own: OwnLimits, policy: Policy | undefined, plan: string): Problem[] {
+function askingOf({ plans, planBy, defaultPlan }: Readonly<Record<string, unknown>>): Asking | undefined {
+  if (planBy !== byConsumer) return undefined;
+  return { plans: new Set(Object.keys(plans as object)), defaultPlan: defaultPlan as string, limits: new Map() };
+}
+
+function planIn({ plans, defaultPlan }: Asking, plan: string): string {
+  return plans.has(plan) ? plan : defaultPlan;
+}
+
+/** @param document of a policy that has the plan. Templates have no limits, so that they need not be resolved. */
+function limitsOf(document: Readonly<Record<string, unknown>>, plan: string): readonly Limit[] | undefined {
+  const { name, plans, planBy, key, scope } = document;
+  const ofPlan = { [plan]: (plans as Readonly<Record<string, unknown>>)[plan] };
+  const { policy } = validatePolicy({ name, plans: ofPlan, planBy, defaultPlan: plan, key, scope });
+  return policy?.plans?.limits[plan];
+}
+
+/** @param limits of the consumer's plan; undefined if no policy of the name asks for consumers */
+function ofOverride(name: string, own: OwnLimits, limits: readonly Limit[] | undefined): Problem[] {
   const path = `overrides.${name}`;
-  if (policy?.plans === undefined) {
+  if (limits === undefined) {
     return [{ path, expected: "the name of a policy of the app with planBy: consumer", got: describeValue(name) }];
   }
-  const { limits: byPlan, default: otherwise } = policy.plans;
-  const limits = byPlan[plan] ?? byPlan[otherwise] ?? [];
-  return limitsFrom(own, policy.cost).flatMap((limit, i): Problem[] => {
+  // Costs change none of what is compared.
+  return limitsFrom(own, 1).flatMap((limit, i): Problem[] => {
     const held = limits.find((one) => one.name === limit.name);
     if (held === undefined) {
       const expected = `one of the policy's limits: ${limits.map((one) => one.name).join(", ")}`;

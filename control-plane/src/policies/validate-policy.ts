@@ -13,6 +13,7 @@ import {
 } from "../library/complete.ts";
 import { problemAsPut, resolveTemplates, type Templates } from "../templates/resolve-templates.ts";
 import { isTimezone } from "../zones/zone-transitions.ts";
+import { blankWarnings } from "./blank-warnings.ts";
 import { forbiddenHeaders, outsideProblems, type PolicyContext, realmWarnings } from "./validate-realm.ts";
 
 export interface Validation {
@@ -62,7 +63,7 @@ export function validatePut(
       : [
           ...realmWarnings(context.app),
           ...surprisesOf(validation.policy, resolution.document),
-          ...warningsOf(validation.policy).map(asPut),
+          ...[...warningsOf(validation.policy), ...blankWarnings(validation.policy)].map(asPut),
         ];
   if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };
   // Both know better than the shape of the document what the field may be here.

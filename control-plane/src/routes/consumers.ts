@@ -20,7 +20,7 @@ import { refuseWarnings } from "../errors/refuse-warnings.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { apiErrorFrom } from "../plugins/error-responses.ts";
-import { ConsumerWarnings } from "../policies/consumer-warnings.ts";
+import { ConsumerWarnings, KnownPlans } from "../policies/consumer-warnings.ts";
 import {
   consumerShape,
   describedId,
@@ -85,6 +85,7 @@ const textOfQuery = (description: string, expected: string) =>
   ({ type: "string", default: "", description, "x-expected": expected }) as const;
 
 export default async function consumerRoutes(app: FastifyInstance): Promise<void> {
+  const plans = new KnownPlans(app.database);
   app.get<{ Params: { app: string }; Querystring: ConsumersQuery }>(
     "/apps/:app/consumers",
     {
@@ -155,7 +156,8 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const terms = readConsumer(request.body, findings);
       refuseProblems(listProblems(findings));
       if (terms === undefined) throw new Error("a consumer without problems was not read");
-      const warnings = await new ConsumerWarnings(app.database, name).of(terms);
+      const pause = app.pausesOf(request);
+      const warnings = await new ConsumerWarnings(app.database, name, pause, await plans.of(name)).of(terms);
       if (request.query.strict) refuseWarnings("invalid-request", warnings);
       const put = await putConsumer(app.database, originOf(request), name, { id, ...terms }, app.totalBounds);
       const isStored = !request.query.dryRun;
@@ -299,8 +301,8 @@ async function readConsumers(
 ): Promise<Map<string, NamedTerms>> {
   const consumers = new Map<string, NamedTerms>();
   const errors = noFindings();
-  const warningsOf = new ConsumerWarnings(app.database, request.params.app);
   const pause = app.pausesOf(request);
+  const warningsOf = new ConsumerWarnings(app.database, request.params.app, pause);
   let isMalformed = false;
   let count = 0;
   const at = (line: number, problem: Problem): LocatedProblem => ({ line, ...problem });

@@ -158,7 +158,10 @@ async function putRoute(app: FastifyInstance): Promise<void> {
       const body = app.holdBody(request, listOfNetworks);
       try {
         const findings = noFindings();
-        const bytes = request.body === undefined ? Buffer.alloc(0) : await body.whole(request.body as Readable);
+        const bytes =
+          request.body === undefined
+            ? Buffer.alloc(0)
+            : await body.whole(request.body as Readable, () => app.ownTurn(request));
         await body.orGivenWay(app.ownTurn(request));
         const text = bytes.toString();
         const list = await readNetworks(text, findings, app.pausesOf(request));

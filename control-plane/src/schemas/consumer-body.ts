@@ -7,6 +7,7 @@ import { checkShape, describeValue, validatePolicy } from "@sluice/limiter/docum
 import { mostIdBytes } from "@sluice/limiter/protocol/consumer-lines.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
 import type { NamedTerms } from "../storage/consumers.ts";
+import { hasBlanksAround } from "./blanks.ts";
 
 const mostPolicies = 32;
 /** A million consumers with so much each need a gigabyte on each gateway. */
@@ -50,7 +51,7 @@ export const namedConsumerShape = {
 
 /** Gateways read headers without the blanks around them, so such an id would match no request. A URL cannot end in "." or "..". */
 export function isConsumerId(text: string): boolean {
-  const isReachable = text === text.trim() && text !== "." && text !== "..";
+  const isReachable = !hasBlanksAround(text) && text !== "." && text !== "..";
   return text !== "" && isReachable && Buffer.byteLength(text) <= mostIdBytes && !unprintable.test(text);
 }
 

@@ -4,6 +4,7 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { BodiesHeld } from "../../../control-plane/src/bodies/bodies-held.ts";
 import { manyDocuments } from "../../../control-plane/src/bodies/many-documents.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { until } from "../../fixtures/until.ts";
 
 const mebibyte = 1_048_576;
@@ -81,12 +82,61 @@ test("a body counts as a mebibyte before anything of it has come, so that there 
   begin("three", "cid", 0);
 });
 
+test.each([1, 2_000])(
+  "among two thousand bodies of %i senders, whoever gives way is found in microseconds",
+  (senders) => {
+    const { bodies } = start();
+    const size = Math.floor((64 * mebibyte) / 2_000);
+    const begin = (name: string) => bodies.begin({ app: "one", name }, { ...manyDocuments, leastBytes: 0 });
+    const isRefused = (act: () => void) => {
+      try {
+        act();
+        return false;
+      } catch {
+        return true;
+      }
+    };
+    const all = Array.from({ length: 2_000 }, (_, i) => begin(`t${i % senders}`));
+    for (const body of all) body.add(size);
+    let refused = 0;
+    const beganMs = processorMs();
+    for (let i = 0; i < 1_000; i++) {
+      const [own, other, next] = [begin("t0"), begin("new"), begin("t0")];
+      if (isRefused(() => own.add(1_000))) refused += 1;
+      own.end();
+      other.add(1_000);
+      other.end();
+      next.add(size);
+      all.push(next);
+    }
+    expect(processorMs() - beganMs).toBeLessThan(150);
+    expect(refused).toBe(1_000);
+    expect(all.filter((body) => !isRefused(() => body.check()))).toHaveLength(2_000);
+  },
+);
+
+test("a large body waits for a turn now and then", async () => {
+  const { bodies } = start();
+  const body = bodies.begin({ app: "one", name: "ann" }, manyDocuments);
+  const stream = new PassThrough();
+  const waiting: (() => void)[] = [];
+  const read = body.whole(stream, () => new Promise((resolve) => waiting.push(resolve)));
+  const chunk = Buffer.alloc(32_768);
+  for (let turns = 1; turns <= 6; turns++) {
+    stream.write(chunk);
+    await until("it waits", async () => waiting.length === turns);
+    waiting[turns - 1]?.();
+  }
+  stream.end();
+  expect((await read).length).toBe(6 * chunk.length);
+});
+
 test("a body of which nothing comes any more is given up at once, and reads no more", async () => {
   const { bodies, begin } = start();
   const body = bodies.begin({ app: "one", name: "ann" }, { ...manyDocuments, bytesForEach: 64 });
   const stream = new PassThrough();
   stream.write(Buffer.alloc(mebibyte - 1));
-  const read = body.whole(stream);
+  const read = body.whole(stream, async () => undefined);
   await until("all has come", async () => body.size > 63 * mebibyte);
   begin("two", "bob", 60);
   begin("three", "cid", 5);
@@ -101,6 +151,6 @@ test("the text of a body is what has come", async () => {
   const body = bodies.begin({ app: "one", name: "ann" }, { ...manyDocuments, mostBytes: 8 });
   const stream = new PassThrough();
   stream.end("10.0.0.0");
-  expect((await body.whole(stream)).toString()).toBe("10.0.0.0");
+  expect((await body.whole(stream, async () => undefined)).toString()).toBe("10.0.0.0");
   expect(() => body.add(1)).toThrow("The body is larger than");
 });

@@ -130,6 +130,33 @@ describe("validation", () => {
     expect((await call("PUT", `${books}?strict=true`, { body: { ...body, key: [] } })).status).toBe(200);
   });
 
+  it("warns of blanks around key values, which no request at a gateway has", async () => {
+    const { call } = await startControlPlane();
+    const { limits } = onePerSecond;
+    const overridden = (...key: string[]) => ({ key, limits });
+    const body = {
+      key: ["header:x-id", "const:a "],
+      onMissingKey: "skip",
+      limits,
+      overrides: [overridden("ann\u200b", "*"), overridden("ann", "a "), overridden("ann\u200b*", "*")],
+      exempt: {
+        keys: [
+          ["\u00adbob*", "*"],
+          ["*", "a "],
+          ["b\u200bb", "*"],
+        ],
+      },
+    };
+    const expected = "a value without blanks around it, as gateways read header:x-id";
+    expect((await call("POST", validate, { body })).body).toEqual({
+      valid: true,
+      warnings: [
+        { path: "overrides[0].key[0]", expected, got: '"ann\u200b"' },
+        { path: "exempt.keys[0][0]", expected, got: '"\u00adbob*"' },
+      ],
+    });
+  });
+
   it("warns of a scope that nobody chose while several gateways are connected", async () => {
     const running = await startControlPlane();
     const warningsOf = async (scope: object) =>

@@ -230,6 +230,20 @@ describe("a consumer", () => {
     expect(await idsOf(running, "&prefix=b%20")).toEqual([]);
   });
 
+  it("has no blanks around its id, of which gateways know more than JavaScript", async () => {
+    const running = await start();
+    for (const blank of [" ", "\u00a0", "\u00ad", "\u180e", "\u200b", "\u2060", "\u2800", "\u3164", "\u{e0020}"]) {
+      for (const id of [`ann${blank}`, `${blank}ann`]) {
+        const put = await running.call("PUT", at(id), { body: { plan: "pro" } });
+        expect([id, put.status, put.body.code]).toEqual([id, 400, "invalid-request"]);
+        const { status, body } = await load(running, lines({ id, plan: "pro" }));
+        expect([id, status, body.code]).toEqual([id, 400, "invalid-consumers"]);
+      }
+    }
+    const within = await running.call("PUT", at("an\u200bn"), { body: { plan: "pro" } });
+    expect(within.status).toBe(201);
+  });
+
   it("is not named . or .., which clients resolve in URLs, in a file neither", async () => {
     const running = await start();
     for (const id of [".", ".."]) {
