@@ -17,6 +17,16 @@ local function askAndLeave(world, afterMs)
   end)
 end
 
+-- Calls `left` if the client leaves so many ms later, because its request has not ended by then.
+local function leaveAfter(world, request, afterMs, left)
+  world.at(afterMs, function()
+    if not request.ended then
+      left()
+      request.abort()
+    end
+  end)
+end
+
 local function worldWith(shared, own)
   local second = policy("own", few, own)
   second.match = { paths = { "/shared" } }
@@ -121,12 +131,7 @@ describe("a client that leaves while Redis is asked", function()
       for i = 0, 99 do
         world.at(i * 50, function()
           local request = support.check(world, { { policy = "shared", key = { "k" } }, { policy = "own", key = { "k" } }, { policy = "shadow", key = { "k" } } })
-          world.at(afterMs, function()
-            if not request.ended then
-              left = left + 1
-              request.abort()
-            end
-          end)
+          leaveAfter(world, request, afterMs, function() left = left + 1 end)
         end)
       end
       world.run(8000)
@@ -163,12 +168,7 @@ describe("a client of a Redis Cluster that leaves at any moment", function()
       for i = 1, 60 do
         world.at(i * 50, function()
           local request = support.ask(world, "shared", 1)[1]
-          world.at(i * 0.25, function()
-            if not request.ended then
-              left = left + 1
-              request.abort()
-            end
-          end)
+          leaveAfter(world, request, i * 0.25, function() left = left + 1 end)
         end)
       end
       world.run(8000)
