@@ -38,6 +38,8 @@ export function retryAfterSeconds(decision: Decision): number | undefined {
 
 /** People read longer times with a date. */
 const mostPlainSeconds = 120;
+/** So long ago Redis may have decided. */
+const roundTripSeconds = 0.05;
 
 /**
  * Returns what a refusal says about when to try again: `Try again in 7 s.`, `Try again in 4 days and 7 hours, at 2026-12-02 18:57:34 UTC.`
@@ -53,8 +55,7 @@ export function quotaExceededDetail(
   const seconds = retryAfterSeconds(decision);
   if (seconds !== undefined) {
     if (seconds <= mostPlainSeconds) return `Try again in ${seconds} s.`;
-    // The nearest second: Redis decided a little earlier, and Retry-After rounds up.
-    const moment = Math.floor(nowMs / 1_000 + decision.retryAfterUs / 1_000_000 + 0.5);
+    const moment = Math.ceil(nowMs / 1_000 + decision.retryAfterUs / 1_000_000 - roundTripSeconds);
     return `Try again in ${spanText(seconds)}, at ${dateOf(moment)}.`;
   }
   return isEndless(decision)

@@ -49,6 +49,8 @@ it("looks a key up at every gateway: says what refuses it and until when, resets
       .nth(1);
   expect(await at("gateway-1").textContent()).toMatch(/^daily 303/);
   expect(await at("gateway-2").textContent()).toMatch(/^daily 123/);
+  // A time of months is told as people tell it, and not in seconds.
+  expect(await at("gateway-1").locator("time").textContent()).toMatch(/day|month|year/);
   // A deep link shows the same, and what a client sent is text.
   await page.reload();
   await card.getByText(hostile).waitFor();

@@ -225,11 +225,14 @@ export const busyQuery = (app: string, limit: number) =>
     refetchInterval: 5_000,
   });
 
+/** So many apps of the list say what they refuse. */
+const markedApps = 100;
+
 /** The apps with most refusals in the last minutes, of those that one may see. */
 export const busyAppsQuery = queryOptions({
   queryKey: ["busy"],
   queryFn: ({ signal }) =>
-    answerOf(api.GET("/api/v1/traffic", { params: { query: { since: "4m", limit: pageSize } }, signal })),
+    answerOf(api.GET("/api/v1/traffic", { params: { query: { since: "4m", limit: markedApps } }, signal })),
   refetchInterval: 5_000,
 });
 

@@ -9,9 +9,11 @@ export function Moment({ at }: { at: string }) {
   const format = useFormatter();
   const now = useNow({ updateInterval: updateEveryMs });
   const date = new Date(at);
+  // The time that is known here is as old as the last update: what has just happened is not in the future.
+  const isFuture = date.getTime() - now.getTime() > updateEveryMs;
   return (
     <time dateTime={at} title={format.dateTime(date, { dateStyle: "medium", timeStyle: "medium" })}>
-      {format.relativeTime(date, now)}
+      {format.relativeTime(date, isFuture || date < now ? now : date)}
     </time>
   );
 }

@@ -1,6 +1,7 @@
 // Changes an app's settings, says how many gateways have them, and offers to undo that.
 
 import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { useTranslations } from "use-intl";
 import { answerOf, api, type Schemas } from "../api/client.ts";
 import { useExpectation } from "../settings/language.tsx";
@@ -18,7 +19,7 @@ export interface Taken {
   readonly of: number;
 }
 
-/** @param etag of the settings that are changed @returns stores a change; `undoing` undoes it, and undefined: nothing can */
+/** @param etag of the settings that are changed; a later one is not taken, because the person has not seen what it is of @returns stores a change; `undoing` undoes it, and undefined: nothing can */
 export function useAppChange(
   app: string,
   etag: string,
@@ -27,6 +28,7 @@ export function useAppChange(
   const say = useExpectation();
   const tell = useTell();
   const cache = useQueryClient();
+  const [seen] = useState(etag);
   const put = async (body: AppChange, before: string) => {
     const asked = api.PUT("/api/v1/apps/{app}", {
       params: { path: { app }, query: { wait }, header: { "if-match": before } },
@@ -37,7 +39,7 @@ export function useAppChange(
     return { applied, warnings, etag: (await asked).response.headers.get("etag") ?? "" };
   };
   return async (change, undoing, textOf) => {
-    const stored = await put(change, etag);
+    const stored = await put(change, seen);
     const { acked: have = 0, gateways: of = 0 } = stored.applied ?? {};
     const warnings = stored.warnings.map(
       ({ path, expected, got }) => ` ${t("field", { path, expected: say(expected), got: say(got) })}`,

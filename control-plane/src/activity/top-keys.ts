@@ -60,8 +60,8 @@ const own = "";
 export class TopKeysOfPolicies {
   /** By policy and result. */
   readonly #slots = { minute: new Map<string, Slots>(), hour: new Map<string, Slots>() };
-  /** In the order in which they were made, so that the oldest come first. */
-  readonly #kept = new Set<Slot>();
+  /** By when they begin, in ms: some dozens of times. */
+  readonly #kept = new Map<number, Set<Slot>>();
   /** The newest slots that gave way to others. */
   readonly #lost = { minute: -1, hour: -1 };
   /** What was counted before is not known. */
@@ -180,7 +180,8 @@ export class TopKeysOfPolicies {
 
   /** Forgets what is older than the windows. */
   forget(nowMs: number): void {
-    for (const slot of this.#kept) if (slot.number < oldestSlot(slot.window, nowMs)) this.#drop(slot);
+    for (const slots of this.#kept.values())
+      for (const slot of slots) if (slot.number < oldestSlot(slot.window, nowMs)) this.#drop(slot);
     const oldestMs = oldestSlot("hour", nowMs) * windows.hour.slotMs;
     for (const [app, untilMs] of this.#lostOfAppUntilMs) if (untilMs <= oldestMs) this.#lostOfAppUntilMs.delete(app);
   }
@@ -206,19 +207,23 @@ export class TopKeysOfPolicies {
     const capacity = this.#held < this.#mostKeys / 2 ? windows[window].keysOfSlot : fewKeys;
     const slot: Slot = { window, name, number, source, keys: new MergedKeys(capacity) };
     this.#slots[window].set(name, slots.set(place, slot));
-    this.#kept.add(slot);
+    const begunMs = beginOf(slot);
+    const beside = this.#kept.get(begunMs) ?? new Set();
+    this.#kept.set(begunMs, beside.add(slot));
     this.#held += keysForSlot;
     return slot;
   }
 
   #makeRoom(): void {
-    for (const oldest of this.#kept) {
-      if (this.#held <= this.#mostKeys) return;
-      this.#lost[oldest.window] = Math.max(this.#lost[oldest.window], oldest.number);
-      // What comes of it later takes the row of what was before.
-      const isCurrent = oldest.window === "hour" && oldest.source === own && oldest.number >= this.#current;
-      if (isCurrent || this.#changed.has(oldest)) this.#noteDropped(oldest);
-      this.#drop(oldest);
+    while (this.#held > this.#mostKeys) {
+      for (const oldest of this.#kept.get(Math.min(...this.#kept.keys())) ?? []) {
+        if (this.#held <= this.#mostKeys) return;
+        this.#lost[oldest.window] = Math.max(this.#lost[oldest.window], oldest.number);
+        // What comes of it later takes the row of what was before.
+        const isCurrent = oldest.window === "hour" && oldest.source === own && oldest.number >= this.#current;
+        if (isCurrent || this.#changed.has(oldest)) this.#noteDropped(oldest);
+        this.#drop(oldest);
+      }
     }
   }
 
@@ -228,9 +233,15 @@ export class TopKeysOfPolicies {
     this.#held -= keysForSlot + slot.keys.size;
     slots?.delete(placeOf(number, source));
     if (slots?.size === 0) this.#slots[window].delete(name);
-    this.#kept.delete(slot);
+    const beside = this.#kept.get(beginOf(slot));
+    beside?.delete(slot);
+    if (beside?.size === 0) this.#kept.delete(beginOf(slot));
     this.#changed.delete(slot);
   }
+}
+
+function beginOf({ window, number }: Slot): number {
+  return number * windows[window].slotMs;
 }
 
 /** Returns when a slot of the hour ends. */

@@ -1,5 +1,5 @@
-// Keeps the keys of the last hour in the database, so that they outlive a restart, and reads what other control planes keep there, and what
-// those kept that do not run any more. Each control plane stores what its own gateways report, so nothing is counted twice. What cannot
+// Keeps the keys of the last hour in the database, so that they outlive a restart, and reads what other control planes keep or
+// kept there. Each control plane stores what its own gateways report, so nothing is counted twice. What cannot
 // be stored is not needed to serve anything: it is logged once, and the next start says that something is missing.
 
 import { randomUUID } from "node:crypto";
@@ -55,13 +55,13 @@ export default fp<{ now: () => number; isShared: boolean }>(
     const former = await readKeepers(app.database, id);
     const knownSinceMs = startedMs - Math.max(0, ...former.map(({ knownForMs }) => knownForMs));
     keys.noteUnknown("hour", knownSinceMs);
-    // Those before the last one have told it what they lost.
+    // The last one knows what those before it lost.
     const [last] = former.toSorted((a, b) => a.silentMs - b.silentMs);
     const wasKilled = !isShared && last?.hasEnded === false;
     const hasLost = wasKilled || (last !== undefined && last.silentMs > gatewaysKeepMs);
     const lostUntilMs = hasLost ? startedMs : 0;
     keys.noteLost("hour", lostUntilMs);
-    // Of those that were killed, nobody knows which row was the last one.
+    // The last row of one that was killed is not known, so all are read.
     await hear(former.map((one) => ({ ...one, number: Number.POSITIVE_INFINITY })));
     noteSeen(former);
 

@@ -42,7 +42,7 @@ const mostLists = 256;
 /** Keeps what the policies of apps have for consumers, for as long as the history of the app does not go on. */
 export class KnownPlans {
   readonly #database: Database;
-  /** The app that was read last is at the end. */
+  /** The app that was read anew last is at the end. */
   readonly #apps = new Map<string, Known & { readonly revision: number | undefined }>();
 
   constructor(database: Database) {

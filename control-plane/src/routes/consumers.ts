@@ -126,7 +126,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
     },
     async (request) => {
       const { app: name, consumer } = request.params;
-      return shown(await getConsumer(app.database, name, requireId(consumer)));
+      return shown(await getConsumer(app.database, name, consumer));
     },
   );
 
@@ -182,7 +182,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
     },
     async (request, reply) => {
       const { app: name, consumer } = request.params;
-      const position = await deleteConsumer(app.database, originOf(request), name, requireId(consumer));
+      const position = await deleteConsumer(app.database, originOf(request), name, consumer);
       return { position, ...(await announce(app, reply, position, request.query)) };
     },
   );

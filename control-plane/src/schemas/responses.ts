@@ -306,7 +306,7 @@ const topKeys = {
       type: "boolean",
       description:
         "False if some of what was decided since `since` may be missing: a control plane was killed before it had stored " +
-        "it, none ran, or there was too much. The truth may then be above `atMost` and `othersAtMost`.",
+        "it, none ran, or there were more keys than it has room for. The truth may then be above `atMost` and `othersAtMost`.",
     },
     admitted: keys,
     refused: { ...keys, description: "In shadow mode, the keys of requests that would have been refused." },

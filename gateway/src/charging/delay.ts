@@ -27,10 +27,10 @@ import type { Outcome } from "../stores/store.ts";
 import {
   arrival,
   awaitTurn,
-  handOver,
   hasOtherWorkers,
   isOthersTurn,
   othersWait,
+  passTurnOn,
   sayAgainMs,
   sayFirst,
   sayNone,
@@ -39,7 +39,7 @@ import { beginWaiting, endWaiting, mayWait, refuseUnasked } from "./waiting-requ
 
 /**
  * The pause between decisions if the limit cannot say when it has units again: a concurrency slot may be freed at any moment. It grows with the
- * number of queues.
+ * number of queues of its app and of its policy.
  */
 const decideAgainMs = 10;
 /** The longest pause: units come back earlier than the limit said if the request that took them is refused by another policy. It grows alike. */
@@ -262,7 +262,7 @@ function endQueue(queue: Queue): void {
   leavePlace(linesOfApps, queue.app);
   leavePlace(linesOfPolicies, queue.policy);
   sayNone(queue.name);
-  handOver(queue.name);
+  passTurnOn(queue.name);
 }
 
 function enter(queue: Queue, cost: number): QueuedRequest {
@@ -285,7 +285,7 @@ function leave(this: void, queued: QueuedRequest): void {
   // The request that had its turn leaves, so it is the next one's turn.
   if (before === undefined && behind !== undefined) {
     sayFirst(queue.name, behind.arrivedUs);
-    handOver(queue.name, behind.arrivedUs);
+    passTurnOn(queue.name, behind.arrivedUs);
     behind.turn.post(1);
   }
   queue.length -= 1;

@@ -1,7 +1,7 @@
 // The lines of several workers for the same counter as one line, in the order of arrival. Each worker has a line of its own (delay.ts), whose
 // first request says here since when it waits. It is decided only when no other worker's first request has waited for longer. When a first
-// request leaves its line, its worker tells the one whose request has now waited longest, which reads each millisecond what it is told. So nobody
-// waits for others' lines, however many there are.
+// request leaves its line, its worker tells the worker whose request has now waited longest. Workers read this every millisecond. So nobody waits for
+// others' lines, however many there are.
 //
 // Others forget what a worker says a second after it last said so: nobody waits for a worker that is gone. While a reload replaces
 // workers, two have the same number, and the order is kept among the new ones only.
@@ -20,7 +20,7 @@ export const sayAgainMs = 300;
 const readEveryMs = 1;
 /** How many turns a worker may be told of before it reads them. */
 const mostUnread = 256;
-/** A line looks for itself so often, in case that what its worker was told is lost. */
+/** A line looks for itself so often, or more rarely if there are many, in case that what its worker was told is lost. */
 const lookAgainMs = 20;
 /** The most that a worker's lines look for themselves in a millisecond. */
 const looksPerMs = 10;
@@ -66,7 +66,7 @@ export function sayNone(counter: string): undefined {
 }
 
 /** This worker's first request has left. @param nextUs since when the one behind it waits, if there is one */
-export function handOver(counter: string, nextUs = math.huge): undefined {
+export function passTurnOn(counter: string, nextUs = math.huge): undefined {
   if (workers === 1) return;
   forgetLooker(counter);
   let longestUs = nextUs;

@@ -23,12 +23,8 @@ export function observe(check: Check): LuaMultiReturn<[result: Result, merged: M
   }
   chargeForGood(outcome.charges);
   const result = allowed === undefined ? "degraded" : allowed ? "allowed" : "shadow-refused";
-  if (result === "degraded") countDecision(policy, result, undefined);
-  // A policy in shadow mode lets the request pass if Redis does not decide.
-  countDecision(
-    policy,
-    result === "degraded" ? "allowed" : result,
-    result === "degraded" ? undefined : check.keyValues,
-  );
+  countDecision(policy, result, allowed === undefined ? undefined : check.keyValues);
+  // The request passes, as it does if Redis allows it.
+  if (allowed === undefined) countDecision(policy, "allowed", undefined);
   return $multi(result, outcome.merged);
 }

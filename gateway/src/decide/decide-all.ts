@@ -5,7 +5,7 @@ import { clearMerged, type MergedDecision } from "../../../limiter/src/compiled/
 import { forgetUndecided } from "../charging/admit.ts";
 import { deferCharge } from "../charging/deferred-charges.ts";
 import { holdSlots, isLost, releaseSlots } from "../charging/held-slots.ts";
-import { chargeForGood, refundSurely } from "../charging/refunds.ts";
+import { chargeForGood, refundAll } from "../charging/refunds.ts";
 import { mayWait, refuseToWait, refuseUnasked, waitUs } from "../charging/waiting-requests.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { type DecidedBefore, noteDecided, remember } from "../request/decided-before.ts";
@@ -50,7 +50,7 @@ export function decideAll(
     return;
   }
   if (held !== undefined) releaseSlots(held);
-  refundSurely(charges);
+  if (charges.length > 0) refundAll(charges);
   return outcome.denial === undefined ? answerOverLimit(settings.headers, merged) : deny(outcome.denial);
 }
 

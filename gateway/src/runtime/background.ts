@@ -3,7 +3,6 @@
 // for the work would wait for ever. So a task that has not begun after a while is started again, until it has begun.
 
 import { noteDefect } from "./defects.ts";
-import { semaphoreLibrary } from "./lua-modules.ts";
 
 type Work = (this: void) => void;
 
@@ -48,26 +47,6 @@ export function runSoon(work: Work): string | undefined {
   const failure = begin(task);
   if (failure === undefined) recent.push(task);
   return failure;
-}
-
-/** How long a request waits for work that must be done. */
-const longestWaitSeconds = 5;
-
-/** Runs the work, and waits for its end. If the current request's client goes away meanwhile, the work is done all the same. */
-export function runSurely(work: Work): void {
-  const done = semaphoreLibrary.new(0);
-  const failure = runSoon(before(work, done));
-  if (failure === undefined) done.wait(longestWaitSeconds);
-  else work();
-}
-
-/** Made in a function of its own, whose variables outlive it: those of a function that is running end with its request. */
-function before(work: Work, done: Semaphore): Work {
-  return () => {
-    const [isDone, defect] = pcall(work);
-    done.post(1);
-    if (!isDone) error(defect, 0);
-  };
 }
 
 /**

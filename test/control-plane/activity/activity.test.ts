@@ -173,6 +173,7 @@ describe("traffic", () => {
     expect(minutes.reduce((sum, refused) => sum + refused, 0)).toBe(5);
     expect(minutes.slice(0, -2).every((refused) => refused === 0)).toBe(true);
     expect(await busiest("?by=admitted&limit=1")).toEqual([bank]);
+    expect(await busiest("?limit=1")).toEqual([shop]);
     const { token } = (await running.call("POST", "/tokens", { body: { name: "x", app: "bank", role: "viewer" } }))
       .body;
     expect(await busiest("", token)).toEqual([bank]);

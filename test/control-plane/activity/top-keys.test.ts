@@ -141,6 +141,20 @@ describe("the top keys of a policy", () => {
     expect(keys.droppedUntilMs).toBe(nowMs + 300_000);
   });
 
+  it("of a time give way before those of a later time, in whatever order control planes' parts come", () => {
+    const keys = new TopKeysOfPolicies(100);
+    const newest = hourSlotEndingAt(36_000_000);
+    const part = (number: number, i: number) => ({ name: `shop/p${i} refused`, number });
+    const kept = { keys: ["a", "b", "c"], counts: [3, 2, 1], errors: [0, 0, 0], unlisted: 0 };
+    for (const source of ["one", "other"]) {
+      for (let i = 0; i < 10; i++)
+        for (const number of [newest - 2, newest - 1, newest]) keys.put(source, part(number, i), kept);
+    }
+    const { keys: found, sinceMs } = keys.top("shop/p0", "refused", "hour", 36_000_000, 10);
+    expect(found).toHaveLength(3);
+    expect(sinceMs).toBeLessThanOrEqual(36_000_000 - 300_000);
+  });
+
   it("are forgotten with their time, and take no more memory than they may: the oldest give way, and it is said", () => {
     const keys = new TopKeysOfPolicies(1_000);
     const many = {

@@ -43,7 +43,7 @@ it("nobody waits for long while the policies that a consumer names are read, for
     turnsMs.push(await longestTurnMs());
   }
   console.log(`longest turns: ${turnsMs.join(", ")} ms`);
-  expect(Math.min(...turnsMs)).toBeLessThan(mostTurnMs);
+  expect(turnsMs.sort((a, b) => a - b)[2]).toBeLessThan(mostTurnMs);
 });
 
 it.each([

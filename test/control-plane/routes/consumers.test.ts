@@ -238,6 +238,8 @@ describe("a consumer", () => {
         expect([id, put.status, put.body.code]).toEqual([id, 400, "invalid-request"]);
         const { status, body } = await load(running, lines({ id, plan: "pro" }));
         expect([id, status, body.code]).toEqual([id, 400, "invalid-consumers"]);
+        // Whoever has such a consumer can see and delete it.
+        for (const method of ["GET", "DELETE"]) expect((await running.call(method, at(id))).status).toBe(404);
       }
     }
     const within = await running.call("PUT", at("an\u200bn"), { body: { plan: "pro" } });

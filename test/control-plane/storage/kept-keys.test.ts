@@ -108,7 +108,8 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (kind
       expect(await told(plane.url)).toEqual(before);
       const after = await top(plane.url);
       expect(after.complete).toBe(true);
-      expect(Math.abs(Date.parse(after.since) - since)).toBeLessThan(1_000);
+      // Each start tells it anew, by the database's clock.
+      expect(Math.abs(Date.parse(after.since) - since)).toBeLessThan(10_000);
       expect((await plane.call("GET", "/apps/default/top?policy=books")).body.refused).toEqual([]);
     }
   });

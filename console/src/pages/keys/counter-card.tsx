@@ -6,6 +6,7 @@ import { useFormatter, useTranslations } from "use-intl";
 import type { Schemas } from "../../api/client.ts";
 import type { PolicyTerms } from "../../api/policy-terms.ts";
 import { bansQuery, counterQuery } from "../../api/queries.ts";
+import { Moment } from "../../parts/moment.tsx";
 import { useRights } from "../../parts/rights.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { Failed, Loading } from "../../parts/states.tsx";
@@ -148,6 +149,16 @@ function Why({
   );
 }
 
+const mostPlainSeconds = 120;
+
+/** @param props.atMs when the counter was read */
+function UntilNew({ seconds, atMs }: { seconds: number | null; atMs: number }) {
+  const t = useTranslations("keys");
+  if (seconds === null) return t("onlyByReset");
+  if (seconds <= mostPlainSeconds) return t("inSeconds", { seconds });
+  return <Moment at={new Date(atMs + seconds * 1_000).toISOString()} />;
+}
+
 function PlaceTable({ place: { gateway, state, limits }, readings }: { place: Place; readings: readonly Reading[] }) {
   const t = useTranslations("keys");
   const format = useFormatter();
@@ -173,7 +184,9 @@ function PlaceTable({ place: { gateway, state, limits }, readings }: { place: Pl
           </td>
           <td className={remaining <= 0 ? "bad" : undefined}>{format.number(remaining)}</td>
           <td>{format.number(limit)}</td>
-          <td>{resetAfter === null ? t("onlyByReset") : t("inSeconds", { seconds: resetAfter })}</td>
+          <td>
+            <UntilNew seconds={resetAfter} atMs={readings.at(-1)?.atMs ?? Date.now()} />
+          </td>
           <td>
             <Sparkline
               values={readings.map((reading) => reading.used.get(seriesName(gateway, name)) ?? 0)}

@@ -26,10 +26,11 @@ export function RealmDialog({
 }) {
   const t = useTranslations("realm");
   const change = useAppChange(app, etag);
+  const [before] = useState(realm);
   const [original] = useState(() => textsOf(realm));
   const [texts, setTexts] = useState(original);
   const act = () => {
-    const undoing = mayUndo ? { realm } : undefined;
+    const undoing = mayUndo ? { realm: before } : undefined;
     return change({ realm: realmOf(texts) }, undoing, (taken) => t("stored", { app, ...taken }));
   };
   return (

@@ -6,15 +6,14 @@
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
-import { runSurely } from "../../runtime/background.ts";
-import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { redisInstance } from "../../redis/epoch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check, Refund } from "../store.ts";
+import type { Check } from "../store.ts";
 import { forgetPending, keepPending, queueOf, reconcileSoon } from "./batcher.ts";
 import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
-import { refundGroup, refundsOf } from "./refunds.ts";
+import { refundInRedisLater, refundsOf } from "./refunds.ts";
 import { forgetRefusalOf, noteUnanswered, recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
@@ -162,7 +161,7 @@ function decideGroups(
     keepPending(queueOf(settings, group.id, reconcile), pending);
     if (!allAllow(pending.numbers as Numbers, pending.at, checks)) allowed = false;
   }
-  if (!allowed) refundGroups(settings, groups, pendingChecks);
+  if (!allowed) refundGroups(groups, pendingChecks);
   for (let i = 0; i < pendingChecks.length; i++) {
     if (allowed) forgetPending();
     readReply(pendingChecks[i] as PendingCheck, (groups[i] as Group<Check>).members, merged, !allowed);
@@ -170,29 +169,16 @@ function decideGroups(
   return $multi(allowed, undefined);
 }
 
-/** Takes back what was charged, also if the client goes away meanwhile. */
-function refundGroups(
-  settings: RedisSettings,
-  groups: readonly Group<Check>[],
-  pendingChecks: readonly PendingCheck[],
-): void {
-  const refunds: Refund[][] = [];
+/** Takes back what was charged, in a timer: the client may go away meanwhile. */
+function refundGroups(groups: readonly Group<Check>[], pendingChecks: readonly PendingCheck[]): void {
   // In reverse order, so that each refund finds the counter as its charge left it.
   for (let i = pendingChecks.length - 1; i >= 0; i--) {
     forgetPending();
     const { numbers, at } = pendingChecks[i] as PendingCheck;
     const checks = (groups[i] as Group<Check>).members;
-    if (allAllow(numbers as Numbers, at, checks)) refunds.push(refundsOf(checks, numbers as Numbers, at));
-  }
-  if (refunds.length > 0) runSurely(refunding(settings, refunds));
-}
-
-/** Made in a function of its own, whose variables outlive it: those of a function that is running end with its request. */
-function refunding(settings: RedisSettings, refunds: readonly Refund[][]): (this: void) => void {
-  return () => {
-    for (const ofGroup of refunds) {
-      const failure = refundGroup(settings, ofGroup);
-      if (failure !== undefined) warnSparingly("a refund failed: units of a refused request stay charged", failure);
+    if (!allAllow(numbers as Numbers, at, checks)) continue;
+    for (const refund of refundsOf(checks, numbers as Numbers, at)) {
+      refundInRedisLater({ ...refund, store: "exact", redis: redisInstance() });
     }
-  };
+  }
 }

@@ -44,19 +44,25 @@ export function refundsOf(checks: readonly Check[], numbers: Numbers, from: numb
 }
 
 /**
- * Refunds these charges by one call, or one for each slot with Redis Cluster, or several if they have very many limits. Yields.
+ * Refunds these charges by one call, or by several if they have very many limits. Yields. Those of several slots of Redis Cluster are refunded in a
+ * timer: one call would follow the other, and the client may go away meanwhile.
  */
 export function refundInRedis(this: void, made: readonly Charge[]): void {
   const charges = made.filter((each) => isInThisRedis(each));
   let from = 0;
   while (from < charges.length) {
     const end = endOfCall(charges, from);
-    for (const { members } of groupsOf(theRedis(), charges.slice(from, end))) {
-      const failure = refundGroup(theRedis(), members);
-      if (failure !== undefined) warnSparingly(stayCharged, failure);
-    }
+    const together = charges.slice(from, end);
+    if (groupsOf(theRedis(), together).length > 1) for (const each of together) refundInRedisLater(each);
+    else refundAtOnce(together);
     from = end;
   }
+}
+
+/** @param charges of one group */
+function refundAtOnce(charges: readonly Charge[]): void {
+  const failure = refundGroup(theRedis(), charges);
+  if (failure !== undefined) warnSparingly(stayCharged, failure);
 }
 
 /** Returns the end of the members that fit into one call. */
