@@ -8,12 +8,12 @@ import type { MergedDecision } from "../../../../limiter/src/compiled/merged-dec
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { redisInstance } from "../../redis/epoch.ts";
 import type { RedisSettings } from "../../settings.ts";
-import type { Check } from "../store.ts";
+import type { Charge, Check } from "../store.ts";
 import { forgetPending, keepPending, queueOf, reconcileSoon } from "./batcher.ts";
 import { byChoice, isDecidedHere, isOneDecidedHere } from "./overload.ts";
 import { hasReply, type Numbers, newPendingCheck, type PendingCheck } from "./pending-check.ts";
 import { reconcile } from "./reconcile.ts";
-import { refundInRedisLater, refundsOf } from "./refunds.ts";
+import { refundInRedisSurely, refundsOf } from "./refunds.ts";
 import { forgetRefusalOf, noteUnanswered, recallRefusal } from "./refusal-cache.ts";
 import { allAllow, readOne, readReply } from "./replies.ts";
 import { firstKey, type Group, groupsOf } from "./slot-groups.ts";
@@ -169,8 +169,9 @@ function decideGroups(
   return $multi(allowed, undefined);
 }
 
-/** Takes back what was charged, in a timer: the client may go away meanwhile. */
+/** Takes back what was charged, also if the client goes away meanwhile. */
 function refundGroups(groups: readonly Group<Check>[], pendingChecks: readonly PendingCheck[]): void {
+  const charges: Charge[] = [];
   // In reverse order, so that each refund finds the counter as its charge left it.
   for (let i = pendingChecks.length - 1; i >= 0; i--) {
     forgetPending();
@@ -178,7 +179,8 @@ function refundGroups(groups: readonly Group<Check>[], pendingChecks: readonly P
     const checks = (groups[i] as Group<Check>).members;
     if (!allAllow(numbers as Numbers, at, checks)) continue;
     for (const refund of refundsOf(checks, numbers as Numbers, at)) {
-      refundInRedisLater({ ...refund, store: "exact", redis: redisInstance() });
+      charges.push({ ...refund, store: "exact", redis: redisInstance() });
     }
   }
+  if (charges.length > 0) refundInRedisSurely(charges);
 }

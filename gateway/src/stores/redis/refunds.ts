@@ -12,6 +12,7 @@ import { hasPlace, leavePlace, newPlaces, takePlace } from "../../runtime/app-pl
 import { runSoon, runUntilDone } from "../../runtime/background.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { noteDefect } from "../../runtime/defects.ts";
+import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
 import type { RedisSettings } from "../../settings.ts";
@@ -53,7 +54,7 @@ export function refundInRedis(this: void, made: readonly Charge[]): void {
   while (from < charges.length) {
     const end = endOfCall(charges, from);
     const together = charges.slice(from, end);
-    if (groupsOf(theRedis(), together).length > 1) for (const each of together) refundInRedisLater(each);
+    if (groupsOf(theRedis(), together).length > 1) refundInRedisSurely(together);
     else refundAtOnce(together);
     from = end;
   }
@@ -123,20 +124,45 @@ export function refundCall(refunds: readonly Refund[]): Call {
   };
 }
 
-let late: Charge[] = [];
+/** What one timer refunds. */
+interface Batch {
+  readonly charges: Charge[];
+  readonly done: Semaphore;
+  /** Requests that wait for it. */
+  waiting: number;
+}
+
+let next: Batch | undefined;
+/** How long a request waits for refunds at most. */
+const longestRefundSeconds = 5;
 
 /** Refunds the charge in a timer, so that nothing yields here. */
 export function refundInRedisLater(this: void, charge: Charge): void {
-  late.push(charge);
-  if (late.length > 1) return;
+  collect([charge]);
+}
+
+/** Refunds these in a timer, and waits for it. If the current request's client goes away meanwhile, they are refunded all the same. */
+export function refundInRedisSurely(charges: readonly Charge[]): void {
+  const batch = collect(charges);
+  if (batch === undefined) return;
+  batch.waiting += 1;
+  batch.done.wait(longestRefundSeconds);
+}
+
+function collect(charges: readonly Charge[]): Batch | undefined {
+  const batch = next ?? { charges: [], done: semaphoreLibrary.new(0), waiting: 0 };
+  for (const charge of charges) batch.charges.push(charge);
+  if (next !== undefined) return batch;
+  next = batch;
   const failure = runSoon(() => {
-    const charges = late;
-    late = [];
-    for (const together of roundTrips(charges.filter((each) => isInThisRedis(each)))) refundGuarded(together);
+    next = undefined;
+    for (const together of roundTrips(batch.charges.filter((each) => isInThisRedis(each)))) refundGuarded(together);
+    if (batch.waiting > 0) batch.done.post(batch.waiting);
   });
-  if (failure === undefined) return;
-  late = [];
+  if (failure === undefined) return batch;
+  next = undefined;
   warnSparingly(stayCharged, failure);
+  return undefined;
 }
 
 /** An error in some refunds must not prevent the others. */
