@@ -113,6 +113,8 @@ const send = (path: string) =>
     body: "user=ann",
     headers: { "content-type": "application/x-www-form-urlencoded" },
   });
+const stored = (keys: readonly string[]) =>
+  Promise.all(keys.map(async (key) => String(await redis.command("dump", key))));
 const statusOf = ({ answer }: Sender) => Number(answer.split(" ")[1] ?? 0);
 
 describe.each(forms)("slots %s", (_, path, more) => {
@@ -150,9 +152,12 @@ it.each([
   async (_, path, { status, ...more }) => {
     const waiting = begin(path);
     await sleep(0.5 * lifeMs);
-    // As an operator's reset does.
     const keys = (await redis.command("keys", `*${path.slice(1)}*`)) as string[];
     expect(keys).toHaveLength(1);
+    // If it were renewed between the reset and the other's request, it would have its slot again.
+    const [taken] = await stored(keys);
+    await until("its slot is renewed", async () => (await stored(keys))[0] !== taken);
+    // As an operator's reset does.
     await redis.command("del", ...keys);
     const other = begin(path);
     await sleep(lifeMs);
