@@ -1,4 +1,4 @@
-// What the console says of policies that no request reaches, and the realms that admins set there.
+// The console says which policies no request reaches, and admins set realms there.
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-// What the console remembers in this browser: how it looks, which app was used last, and nothing that anybody else should not read.
+// The console remembers in this browser how it looks and which app was used last, and nothing that others should not read.
 
 import { useState } from "react";
 

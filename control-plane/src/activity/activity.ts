@@ -148,17 +148,17 @@ export class Activity {
     }));
   }
 
-  /**
-   * Returns the busiest apps, the busiest first. Apps that were deleted meanwhile are among them.
-   * @param fromMsOf from the minute of which time on an app counts; undefined: not at all
-   */
   /** Returns the names of all apps of which something was counted. Some may be deleted. */
   countedApps(): string[] {
     return this.#ofApps.names("");
   }
 
+  /**
+   * Returns the busiest apps, the busiest first. Apps that were deleted meanwhile are among them.
+   * @param fromMsOf from the minute of which time on an app counts; undefined: not at all
+   */
   busiestApps(fromMsOf: (app: string) => number | undefined, query: BusyQuery): Busy[] {
-    return this.#busiest(this.#ofApps, this.#ofApps.names(""), fromMsOf, query);
+    return this.#busiest(this.#ofApps, this.countedApps(), fromMsOf, query);
   }
 
   #busiest(

@@ -219,7 +219,7 @@ export class TopKeysOfPolicies {
       for (const oldest of this.#kept.get(Math.min(...this.#kept.keys())) ?? []) {
         if (this.#held <= this.#mostKeys) return;
         this.#lost[oldest.window] = Math.max(this.#lost[oldest.window], oldest.number);
-        // What comes of it later takes the row of what was before.
+        // The rest of its time gets a slot of its own, which takes the row that the database has of this one.
         const isCurrent = oldest.window === "hour" && oldest.source === own && oldest.number >= this.#current;
         if (isCurrent || this.#changed.has(oldest)) this.#noteDropped(oldest);
         this.#drop(oldest);

@@ -139,7 +139,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
       for (const { app: cut, number } of kept.cuts) rows.push(rowOf(kept.nextRow(), number, { cut }));
       if (rows.length > 0) await insertKeptKeys(app.database, id, rows);
       kept.noteCutsWritten();
-      // Whoever reads both of a slot's rows takes the later one.
+      // For a moment a slot has two rows, and its readers take the later one.
       await deleteKeptKeys(app.database, id, kept.gone);
       kept.noteDeleted();
     }

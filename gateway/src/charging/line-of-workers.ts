@@ -86,7 +86,7 @@ export function awaitTurn(counter: string, arrivedUs: number, turn: Semaphore, m
   lookers[counter] = turn;
   read();
   const pauseMs = math.max(lookAgainMs, math.floor((lookerCount / looksPerMs) * (0.75 + math.random() / 2)));
-  // What was told before this worker read it is not told again.
+  // Another worker may have told the turn before this one began to read: nobody tells it again.
   if (isOthersTurn(counter, arrivedUs)) turn.wait(math.max(math.min(ms, pauseMs), 1) / 1000);
   forgetLooker(counter);
 }

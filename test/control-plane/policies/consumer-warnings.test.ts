@@ -1,4 +1,4 @@
-// What it costs to look for the warnings of a consumer, in an app with as many large policies as it may have, or with thousands of policies.
+// The warnings of a consumer cost little, in an app with as many large policies as it may have, and in one with thousands of policies.
 
 import { expect, it } from "vitest";
 import { median } from "../../../bench/statistics.ts";

@@ -201,7 +201,7 @@ function owedAgain(counter: Counter & Bucket, limit: Limit): (Counter & Bucket)[
     ...own,
     full: larger(one, own.full),
     isRounded: true,
-    // What it forgives again is the debt of before, and not that of a clock which stepped back.
+    // A smaller bucket may forgive the same debt again: it does not come from a clock that stepped back.
     fillsIn: larger(own.fillsIn ?? whole(0n), minus(until, whole(own.atUs))),
   }));
   return isSure ? owing : [own, ...owing];
