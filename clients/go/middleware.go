@@ -85,11 +85,22 @@ func refuse(w http.ResponseWriter, decision Decision) {
 		if decision.RetryAfter != Never {
 			seconds := int64((decision.RetryAfter + time.Second - 1) / time.Second)
 			w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-			detail = fmt.Sprintf("The limit allows this request again in %d seconds.", seconds)
+			detail = fmt.Sprintf("Try again %s.", whenIn(seconds))
 		}
 		violated := []string{decision.Policy}
 		sendProblem(w, http.StatusTooManyRequests, problemDocument{quotaExceeded, "Quota exceeded", 0, detail, violated})
 	}
+}
+
+// People read longer times as a date.
+const mostPlainSeconds = 120
+
+// whenIn returns "in 7 s" or "at 2026-12-02 18:57:34 UTC".
+func whenIn(seconds int64) string {
+	if seconds <= mostPlainSeconds {
+		return fmt.Sprintf("in %d s", seconds)
+	}
+	return time.Now().UTC().Add(time.Duration(seconds) * time.Second).Format("at 2006-01-02 15:04:05 UTC")
 }
 
 func refuseUnchecked(w http.ResponseWriter) {

@@ -76,9 +76,21 @@ func TestTheDocumentOfARefusalHasWhatTheReadmeSays(t *testing.T) {
 	client := startGateway(t, result(`{"policy":"api","allowed":false,"limit":7,"remaining":0,"retryAfter":3,"resetAfter":9}`)).client(t, Options{})
 	answer, _ := served(t, client, byApp)
 	expected := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,` +
-		`"detail":"The limit allows this request again in 3 seconds.","violated-policies":["api"]}` + "\n"
+		`"detail":"Try again in 3 s.","violated-policies":["api"]}` + "\n"
 	if got := answer.Body.String(); got != expected {
 		t.Errorf("expected %s, got %s", expected, got)
+	}
+	began := time.Now()
+	client = startGateway(t, result(`{"policy":"api","allowed":false,"limit":7,"remaining":0,"retryAfter":86400,"resetAfter":86400}`)).client(t, Options{})
+	answer, _ = served(t, client, byApp)
+	var problem struct{ Detail string }
+	if err := json.Unmarshal(answer.Body.Bytes(), &problem); err != nil {
+		t.Fatal(err)
+	}
+	said, err := time.Parse("Try again at 2006-01-02 15:04:05 UTC.", problem.Detail)
+	// The text has whole seconds.
+	if err != nil || said.Before(began.Add(24*time.Hour-time.Second)) || said.After(time.Now().Add(24*time.Hour)) {
+		t.Errorf("got %s, %v", problem.Detail, err)
 	}
 	client = startGateway(t, result(`{"policy":"api","allowed":false,"reason":"banned"}`)).client(t, Options{})
 	answer, _ = served(t, client, byApp)

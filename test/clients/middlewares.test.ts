@@ -33,6 +33,7 @@ const limits = {
   "/three": { policy: "three" },
   "/endless": { policy: "endless" },
   "/slow": { policy: "slow", maxWaitMs: 60_000 },
+  "/brief": { policy: "slow" },
   "/fast": { policy: "fast", maxWaitMs: 20_000 },
   "/shaped": { policy: "shaped" },
   "/own": { policy: "three", refusal: "a teapot" },
@@ -86,20 +87,32 @@ describe.each(Object.entries(frameworks))("in %s", (name, start) => {
     for (let i = 0; i < 3; i++) expect(await get("/three", "ann")).toMatchObject({ status: 200, body: "served" });
     // The gateway refuses the first of these, and the client's memory the second.
     for (const source of ["gateway", "memory"]) {
+      const askedAtMs = Date.now();
       const { status, headers, body } = await get("/three", "ann");
       expect([status, events.at(-1)?.source]).toEqual([429, source]);
       expect(headers["content-type"]).toMatch(/^application\/problem\+json(; charset=utf-8)?$/);
       const seconds = Number(headers["retry-after"]);
       expect(seconds).toBeGreaterThan(3600);
-      expect(JSON.parse(body)).toEqual({
+      const { detail, ...rest } = JSON.parse(body);
+      expect(rest).toEqual({
         type: "https://iana.org/assignments/http-problem-types#quota-exceeded",
         title: "Quota exceeded",
         status: 429,
-        detail: `Try again in ${seconds} s.`,
         policy: "three",
       });
+      const [, date, time] = /^Try again at (\S+) (\S+) UTC\.$/.exec(detail) ?? [];
+      // The text has whole seconds, and the answer came a little while ago.
+      const saidMs = Date.parse(`${date}T${time}Z`);
+      expect(saidMs).toBeGreaterThan(askedAtMs + seconds * 1000 - 1000);
+      expect(saidMs).toBeLessThanOrEqual(Date.now() + seconds * 1000);
     }
     expect(await get("/three", "bob")).toMatchObject({ status: 200, body: "served" });
+  });
+
+  it("says a short wait in seconds", async () => {
+    await get("/brief", "in a hurry");
+    const { headers, body } = await get("/brief", "in a hurry");
+    expect(JSON.parse(body).detail).toBe(`Try again in ${headers["retry-after"]} s.`);
   });
 
   it("has no Retry-After where waiting does not help", async () => {

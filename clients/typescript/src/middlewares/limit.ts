@@ -118,8 +118,18 @@ function problemOf({ reason, policy, retryAfter, resetAfter }: Decision): Proble
 }
 
 function wayOut(retryAfter: Decision["retryAfter"], resetAfter: Decision["resetAfter"]): string {
-  if (typeof retryAfter === "number") return `Try again in ${retryAfter} s.`;
+  if (typeof retryAfter === "number") return `Try again ${whenIn(retryAfter)}.`;
   return resetAfter === null
     ? "The limit has no units left for this request, and none come back by themselves."
     : "The request costs more than its limit ever holds.";
+}
+
+/** People read longer times as a date. */
+const mostPlainSeconds = 120;
+
+/** Returns `in 7 s` or `at 2026-12-02 18:57:34 UTC`. */
+function whenIn(seconds: number): string {
+  if (seconds <= mostPlainSeconds) return `in ${seconds} s`;
+  const date = new Date(Date.now() + seconds * 1000).toISOString();
+  return `at ${date.slice(0, 10)} ${date.slice(11, 19)} UTC`;
 }

@@ -5,7 +5,11 @@ import com.sun.net.httpserver.Filter;
 import com.sun.net.httpserver.HttpExchange;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.function.Function;
 
@@ -17,6 +21,10 @@ import java.util.function.Function;
 public final class Limit extends Filter {
   private static final System.Logger LOG = System.getLogger("sluice");
   private static final String QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+  /** People read longer times as a date. */
+  private static final long MOST_PLAIN_SECONDS = 120;
+  private static final DateTimeFormatter MOMENT =
+      DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss 'UTC'", Locale.ROOT).withZone(ZoneOffset.UTC);
 
   private final Client client;
   private final Function<HttpExchange, Check> question;
@@ -74,9 +82,14 @@ public final class Limit extends Filter {
         break;
       default:
         Long seconds = decision.retryAfter();
-        String hint = seconds == null ? "Waiting does not help." : "Try again in " + seconds + " s.";
+        String hint = seconds == null ? "Waiting does not help." : "Try again " + whenIn(seconds) + ".";
         answer(exchange, 429, QUOTA_EXCEEDED, "Quota exceeded", hint, seconds);
     }
+  }
+
+  /** Returns {@code in 7 s} or {@code at 2026-12-02 18:57:34 UTC}. */
+  private static String whenIn(long seconds) {
+    return seconds <= MOST_PLAIN_SECONDS ? "in " + seconds + " s" : "at " + MOMENT.format(Instant.now().plusSeconds(seconds));
   }
 
   private static void answer(HttpExchange exchange, int status, String type, String title, String detail, Long retryAfter)

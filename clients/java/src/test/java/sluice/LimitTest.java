@@ -16,6 +16,8 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
+import java.time.Instant;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.Executors;
 
@@ -50,13 +52,18 @@ final class LimitTest {
         same(answer.statusCode(), 200);
         same(answer.body(), "served");
       }
+      Instant asked = Instant.now();
       var refused = get(url + "/limited?two=ann");
       same(refused.statusCode(), 429);
       same(refused.headers().firstValue("content-type").orElse(""), "application/problem+json");
       long seconds = Long.parseLong(refused.headers().firstValue("retry-after").orElse("0"));
       that(seconds > 3000 && seconds <= 3600, "about an hour, got " + seconds);
-      same(Json.read(refused.body()), Map.of("type", "https://iana.org/assignments/http-problem-types#quota-exceeded", "title", "Quota exceeded", "status", 429L,
-          "detail", "Try again in " + seconds + " s."));
+      var problem = new HashMap<Object, Object>((Map<?, ?>) Json.read(refused.body()));
+      // The text has whole seconds, and the answer came a little while ago.
+      String detail = (String) problem.remove("detail");
+      Instant said = Instant.parse(detail.replaceFirst("^Try again at (\\S+) (\\S+) UTC\\.$", "$1T$2Z"));
+      that(said.isAfter(asked.plusSeconds(seconds - 1)) && !said.isAfter(Instant.now().plusSeconds(seconds)), detail);
+      same(problem, Map.of("type", "https://iana.org/assignments/http-problem-types#quota-exceeded", "title", "Quota exceeded", "status", 429L));
     });
     test("answers a body that it refuses on a connection that stays usable, and HEAD without a body", () -> {
       var post = HttpRequest.newBuilder(URI.create(url + "/limited?two=ann")).POST(BodyPublishers.ofString("x".repeat(10_000))).build();
