@@ -234,6 +234,33 @@ it("expects that a full bucket may be forgotten which only refused since an edit
   await agrees({ startMs: 1_666_011_427_289, redisAheadUs: 0, gateways: 1, workers: 1, policies, events });
 });
 
+it("forgets a bucket an hour after it is full again, if the clock stepped back behind a top-up", async () => {
+  const policies: PolicyDocument[] = [
+    {
+      name: "p2",
+      match: { paths: ["/one"] },
+      key: [],
+      limits: [{ name: "l1", algorithm: "token-bucket", quota: 1_426_852_140, window: "1m", burst: 6, initial: 5 }],
+    },
+  ];
+  const checks = (...costs: number[]): WorldEvent => ({
+    afterMs: 0,
+    do: "check",
+    checks: costs.map((cost) => ({ policy: "p2", key: [], cost })),
+    allOrNone: true,
+    gateway: 1,
+    worker: 1,
+  });
+  const events: WorldEvent[] = [
+    request,
+    { afterMs: 1_000, do: "top-up", policy: "p2", key: [], gateway: 1, units: 4 },
+    { afterMs: 0, do: "step", byMs: -5_184_000_000 },
+    checks(99),
+    { ...checks(1, 1), afterMs: 1_296_000_119 },
+  ];
+  await agrees({ startMs: 1_915_975_735_998, redisAheadUs: 0, gateways: 1, workers: 1, policies, events });
+});
+
 it("asks and charges no other policy if one degrades the request to a response", async () => {
   const policyOf = (name: string, quota: number, onLimit?: PolicyDocument["onLimit"]): PolicyDocument => ({
     name,

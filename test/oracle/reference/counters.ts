@@ -243,7 +243,8 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint, isShared: boo
   const most = plus(clock, by);
   if (!isLess(most, own.full)) return [own];
   if (!isLess(plus(most, whole(patienceUs(limit))), own.full)) return [own];
-  const { forgiven, stored: __, ...empty } = { ...own, full: most };
+  // What is empty as of now is full later than what was topped up.
+  const { forgiven, stored: __, toppedUpUs: ___, ...empty } = { ...own, full: most };
   if (!isShared) return [empty];
   const owed = minus(own.full, clock);
   const before = forgiven?.by ?? own.fillsIn ?? whole(0n);
