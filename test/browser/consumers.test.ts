@@ -40,7 +40,21 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   const own = dialog.getByLabel("Limits of its own");
   const store = dialog.getByRole("button", { name: "Store", exact: true });
   await dialog.getByLabel("Id").fill("ann");
-  await dialog.getByLabel("Plan").fill("pro");
+  const plan = dialog.getByLabel("Plan");
+  await plan.fill("prod");
+  await dialog.getByText(/^plan: expected a plan of a policy .*, got "prod"$/).waitFor();
+  const offered = await dialog
+    .locator("datalist option")
+    .evaluateAll((options) => options.map((one) => (one as HTMLOptionElement).value));
+  expect(offered).toEqual(["free", "pro"]);
+  await plan.fill("pro");
+  await dialog.locator(".warning").waitFor({ state: "detached" });
+  await dialog.getByLabel("Begin with the limits of").selectOption("books");
+  expect(await own.inputValue()).toBe(
+    "books:\n  - name: daily\n    algorithm: fixed-window\n    quota: 8\n    window: 1d\n",
+  );
+  await own.fill("book: [{ name: daily, algorithm: fixed-window, quota: 5, window: 1d }]");
+  await dialog.getByText(/^overrides\.book: expected the name of a policy of the app/).waitFor();
   await own.fill("books: [{ name: daily");
   await store.click();
   await dialog.locator(".fault").waitFor();

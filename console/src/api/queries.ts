@@ -136,6 +136,29 @@ export const consumersQuery = (app: string, prefix: string, plan: string) =>
     getNextPageParam: ({ next }) => next,
   });
 
+/**
+ * What the control plane would warn of if the consumer were stored.
+ *
+ * @param typed JSON: the `id`, its `plan`, and its `own` limits; null: they cannot be read
+ */
+export const consumerWarningsQuery = (app: string, typed: string, isAsked: boolean) => {
+  const { id, plan, own } = JSON.parse(typed);
+  return queryOptions({
+    queryKey: ["consumer-warnings", app, typed],
+    queryFn: async ({ signal }) => {
+      const params = { path: { app, consumer: id }, query: { dryRun: true } };
+      const asked = api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
+        params,
+        body: { plan, overrides: own },
+        signal,
+      });
+      return (await answerOf(asked)).warnings ?? [];
+    },
+    enabled: isAsked && own !== null,
+    retry: false,
+  });
+};
+
 /** Null: nobody is known by this id. */
 export const consumerQuery = (app: string, consumer: string) =>
   queryOptions({

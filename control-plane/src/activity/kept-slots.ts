@@ -51,16 +51,15 @@ export class KeptSlots {
     return this.#gone;
   }
 
-  get cuts(): readonly Cut[] {
-    return this.#cuts;
-  }
-
   noteDeleted(): void {
     this.#gone = [];
   }
 
-  noteCutsWritten(): void {
+  /** Returns of which apps something was left out since this was called before. */
+  takeCuts(): readonly Cut[] {
+    const cuts = this.#cuts;
     this.#cuts = [];
+    return cuts;
   }
 
   /** Returns the number of a new row. Each one is larger than those before. */

@@ -81,7 +81,7 @@ export class OpenIdProvider {
    */
   async complete(query: string, checks: Checks): Promise<Identified> {
     const client = await this.#discover();
-    const { redirectUri, groupsClaim } = this.#configuration;
+    const { clientId, redirectUri, groupsClaim } = this.#configuration;
     try {
       const answer = await authorizationCodeGrant(client, new URL(`${redirectUri}?${query}`), {
         pkceCodeVerifier: checks.verifier,
@@ -91,7 +91,10 @@ export class OpenIdProvider {
       });
       const token = answer.claims();
       if (token === undefined) throw new ClientError("no id token came");
-      if (!isStorable(token.sub)) throw new ClientError("the subject has control characters, or more than 255 bytes");
+      if (!isStorable(token.sub))
+        throw new ClientError("the subject is empty, has control characters, or more than 255 bytes");
+      if (token.azp !== undefined && token.azp !== clientId)
+        throw new ClientError("the id token is for another client");
       let claims: IDToken | UserInfoResponse = token;
       if (claims[groupsClaim] === undefined && client.serverMetadata().userinfo_endpoint !== undefined) {
         claims = { ...token, ...(await fetchUserInfo(client, answer.access_token, token.sub)) };
@@ -187,7 +190,7 @@ function plain(text: string): string {
 
 /** OpenID Connect has subjects of at most 255 ASCII characters; not every database stores others as they are. */
 function isStorable(subject: string): boolean {
-  return Buffer.byteLength(subject) <= mostSubjectBytes && !/\p{Cc}/u.test(subject);
+  return subject !== "" && Buffer.byteLength(subject) <= mostSubjectBytes && !/\p{Cc}/u.test(subject);
 }
 
 /** Names must have the shape of a member's; other characters become dashes. */

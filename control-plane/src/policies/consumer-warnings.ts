@@ -1,9 +1,11 @@
 // Warns of a consumer whose terms mean something else than their author may think: no policy has its plan, its own limits name a policy or a limit
 // that does not exist, or they begin its counters anew. A consumer may be put before its policies, so none of this is an error.
 
+import { lifetimeWindowUs } from "@sluice/limiter/algorithms/fixed-window.ts";
 import type { Limit } from "@sluice/limiter/algorithms/limit.ts";
+import { capacity, rateOf } from "@sluice/limiter/algorithms/rate.ts";
 import { counterSuffix } from "@sluice/limiter/compiled/counter-key.ts";
-import { byConsumer } from "@sluice/limiter/document/policy-shape.ts";
+import { byConsumer, lifetime } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, limitsFrom, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
 import { newestRevision, plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
@@ -28,6 +30,9 @@ interface Known {
 interface Asking {
   readonly plans: ReadonlySet<string>;
   readonly defaultPlan: string;
+  readonly scope: unknown;
+  /** What a request takes that states no cost; a template's is not read, and counts as one. */
+  readonly cost: number;
   /** By plan, of the plans that somebody has asked for. */
   readonly limits: Map<string, readonly Limit[]>;
 }
@@ -94,7 +99,8 @@ export class ConsumerWarnings {
     const own = JSON.parse(overrides) as Readonly<Record<string, OwnLimits>>;
     const limits = await this.#look(Object.keys(own), plan);
     for (const [name, list] of Object.entries(own)) {
-      if (this.#named.has(name)) warnings.push(...ofOverride(name, list, limits.get(name)));
+      const asking = this.#known.policies.get(name);
+      if (this.#named.has(name)) warnings.push(...ofOverride(name, list, asking, limits.get(name)));
     }
     return warnings;
   }
@@ -138,9 +144,16 @@ export class ConsumerWarnings {
   }
 }
 
-function askingOf({ plans, planBy, defaultPlan }: Readonly<Record<string, unknown>>): Asking | undefined {
+function askingOf(document: Readonly<Record<string, unknown>>): Asking | undefined {
+  const { plans, planBy, defaultPlan, scope, cost = 1 } = document;
   if (planBy !== byConsumer) return undefined;
-  return { plans: new Set(Object.keys(plans as object)), defaultPlan: defaultPlan as string, limits: new Map() };
+  return {
+    plans: new Set(Object.keys(plans as object)),
+    defaultPlan: defaultPlan as string,
+    scope,
+    cost: typeof cost === "number" ? cost : ((cost as { default?: number }).default ?? 1),
+    limits: new Map(),
+  };
 }
 
 function planIn({ plans, defaultPlan }: Asking, plan: string): string {
@@ -155,25 +168,40 @@ function limitsOf(document: Readonly<Record<string, unknown>>, plan: string): re
   return policy?.plans?.limits[plan];
 }
 
-/** @param limits of the consumer's plan; undefined if no policy of the name asks for consumers */
-function ofOverride(name: string, own: OwnLimits, limits: readonly Limit[] | undefined): Problem[] {
+/** @param asking undefined if no policy of the name asks for consumers @param limits of the consumer's plan in it */
+function ofOverride(
+  name: string,
+  own: OwnLimits,
+  asking: Asking | undefined,
+  limits: readonly Limit[] | undefined,
+): Problem[] {
   const path = `overrides.${name}`;
-  if (limits === undefined) {
+  if (asking === undefined || limits === undefined) {
     return [{ path, expected: "the name of a policy of the app with planBy: consumer", got: describeValue(name) }];
   }
-  // Costs change none of what is compared.
-  return limitsFrom(own, 1).flatMap((limit, i): Problem[] => {
-    const held = limits.find((one) => one.name === limit.name);
-    if (held === undefined) {
-      const expected = `one of the policy's limits: ${limits.map((one) => one.name).join(", ")}`;
-      return [{ path: `${path}[${i}].name`, expected, got: `${describeValue(limit.name)}, which limits nothing` }];
-    }
-    if (held.algorithm !== limit.algorithm) {
-      const expected = `"${held.algorithm}", as of the policy's limit of that name`;
-      return [{ path: `${path}[${i}].algorithm`, expected, got: `"${limit.algorithm}", which limits nothing` }];
-    }
-    if (counterSuffix(held) === counterSuffix(limit)) return [];
-    const expected = `the window, time zone, anchor and precision of the policy's limit "${limit.name}", so that its counter goes on`;
-    return [{ path: `${path}[${i}]`, expected, got: "another one, with which the consumer's counter begins anew" }];
-  });
+  return limitsFrom(own, asking.cost).flatMap((limit, i) => ofLimit(`${path}[${i}]`, limit, asking, limits) ?? []);
+}
+
+function ofLimit(path: string, limit: Limit, { scope, cost }: Asking, limits: readonly Limit[]): Problem | undefined {
+  const held = limits.find((one) => one.name === limit.name);
+  if (held === undefined) {
+    const expected = `one of the policy's limits: ${limits.map((one) => one.name).join(", ")}`;
+    return { path: `${path}.name`, expected, got: `${describeValue(limit.name)}, which limits nothing` };
+  }
+  if (held.algorithm !== limit.algorithm) {
+    const expected = `"${held.algorithm}", as of the policy's limit of that name`;
+    return { path: `${path}.algorithm`, expected, got: `"${limit.algorithm}", which limits nothing` };
+  }
+  if (limit.windowUs === lifetimeWindowUs && scope !== "cluster") {
+    const expected = "a duration, because what a node has counted ends with it, and the policy has not scope: cluster";
+    return { path: `${path}.window`, expected, got: `"${lifetime}", which limits nothing` };
+  }
+  if (capacity(rateOf(limit)) < cost) {
+    const field = limit.algorithm === "token-bucket" || limit.algorithm === "leaky-bucket" ? "burst" : "quota";
+    const got = `${capacity(rateOf(limit))}, with which every request is refused`;
+    return { path: `${path}.${field}`, expected: `at least ${cost}, which a request of the policy costs`, got };
+  }
+  if (counterSuffix(held) === counterSuffix(limit)) return undefined;
+  const expected = `the window, time zone, anchor and precision of the policy's limit "${limit.name}", so that its counter goes on`;
+  return { path, expected, got: "another one, with which the consumer's counter begins anew" };
 }

@@ -65,6 +65,7 @@ const audited = async ({ call }: Running) =>
 
 describe("warnings", () => {
   const month = { name: "burst", algorithm: "fixed-window", quota: 9, window: "month", timezone: "Europe/Berlin" };
+  const lifetime = { ...month, window: "lifetime", timezone: undefined };
   const bucket = { name: "burst", algorithm: "token-bucket", quota: 9, window: "1s" };
   const cases = [
     [{ plan: "entreprise" }, ["plan"]],
@@ -74,10 +75,15 @@ describe("warnings", () => {
     [{ plan: "pro", overrides: { books: [month] } }, ["overrides.books[0]"]],
     [{ plan: "fre", overrides: { boks: burst(7), books: [month] } }, ["plan", "overrides.boks", "overrides.books[0]"]],
     [{ plan: "max", overrides: { books: burst(7) } }, undefined],
+    [{ plan: "max", overrides: { books: [lifetime] } }, ["overrides.books[0].window"]],
+    [{ plan: "max", overrides: { dear: burst(4) } }, ["overrides.dear[0].quota"]],
+    [{ plan: "max", overrides: { dear: burst(5) } }, undefined],
   ] as const;
 
   it.each(cases)("%j", async (terms, paths) => {
     const running = await start();
+    const dear = { key: ["ip"], plans: { free: burst(9) }, planBy: "consumer", defaultPlan: "free", cost: 5 };
+    expect((await running.call("PUT", "/apps/shop/policies/dear", { body: dear })).status).toBe(201);
     const pathsOf = (problems: { path: string }[] | undefined) => problems?.map(({ path }) => path);
     const strict = await running.call("PUT", `${at("ann")}?strict=true`, { body: terms });
     expect([strict.status, pathsOf(strict.body.errors)]).toEqual(paths === undefined ? [201, undefined] : [400, paths]);

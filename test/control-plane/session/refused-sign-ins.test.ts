@@ -151,6 +151,8 @@ describe("an answer of the provider is refused", () => {
       (claims, sign) => sign({ ...claims, aud: [clientId, "x"], azp: "x" }),
       /"azp"/,
     ],
+    ["for us, issued to another", (claims, sign) => sign({ ...claims, azp: "x" }), /for another client/],
+    ["with an empty subject", (claims, sign) => sign({ ...claims, sub: "" }), /"?sub/],
     ["of another issuer", (claims, sign) => sign({ ...claims, iss: "http://localhost:1" }), /"iss" \(issuer\)/],
     ["with another nonce", (claims, sign) => sign({ ...claims, nonce: "A".repeat(43) }), /"nonce"/],
     ["without a nonce", ({ nonce: _, ...claims }, sign) => sign(claims), /"nonce"/],

@@ -2,6 +2,7 @@
 // request once. What may be missing is said.
 
 import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { forgetKeptKeys } from "../../../control-plane/src/storage/kept-keys.ts";
@@ -209,4 +210,41 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (kind
       await untilPasses(async () => expect((await told(other.url))["ann"]).toEqual([17, 17]));
     });
   });
+});
+
+it("the row of a slot stays until the one in its place is stored", async () => {
+  const SLUICE_DATA_DIR = await temporaryDir();
+  const plane = await startControlPlane({ SLUICE_DATA_DIR });
+  // More than are stored at once.
+  const names = Array.from({ length: 150 }, (_, i) => `books-${i}`);
+  const text = names.map((name) => JSON.stringify({ name, ...policy })).join("\n");
+  expect((await plane.call("PUT", "/apps/default/policies", { text, type: "application/jsonl" })).status).toBe(200);
+  const gateway = await connectGateway(plane, "gw-1");
+  const database = new DatabaseSync(`${SLUICE_DATA_DIR}/sluice.db`);
+  onFinished(() => database.close());
+  const rowsOf = (name: string) =>
+    database.prepare("select count(*) as count from kept_keys where report like ?").get(`%"default/${name} %`)?.[
+      "count"
+    ];
+  const sayOf = (counts: Counts, all: readonly string[]) => {
+    const [first, ...rest] = all.map((name) => refusals(counts, 0, name)) as Extract<
+      GatewayMessage,
+      { type: "activity" }
+    >[];
+    const keys = [first, ...rest].flatMap((one) => one?.workers[0]?.keys ?? []);
+    gateway.say({ ...first, workers: [{ ...first?.workers[0], keys }] } as GatewayMessage);
+  };
+  sayOf({ ann: 10 }, ["books-0"]);
+  await untilPasses(() => expect(rowsOf("books-0")).toBe(1));
+  database.exec(
+    `create trigger refuse before insert on kept_keys when new.report like '%"default/books-0 %' begin select raise(abort, 'no'); end`,
+  );
+  sayOf({ ann: 10 }, names);
+  await gateway.untilHeard();
+  // It tries each second.
+  await sleep(4_000);
+  expect(rowsOf("books-0")).toBe(1);
+  database.exec("drop trigger refuse");
+  await untilPasses(() => expect(rowsOf("books-149")).toBe(1));
+  expect(rowsOf("books-0")).toBe(1);
 });

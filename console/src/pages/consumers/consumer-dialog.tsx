@@ -1,14 +1,18 @@
 // Adds a consumer, or gives one another plan or other limits of its own, which are written as YAML.
 
-import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
 import { useTranslations } from "use-intl";
 import { parse, stringify } from "yaml";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
+import type { StoredPolicy } from "../../api/policy-terms.ts";
+import { consumerWarningsQuery, policiesQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { useSettled } from "../../parts/use-settled.ts";
 import { visible } from "../../parts/visible.ts";
+import { Warnings } from "../../parts/warnings.tsx";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
@@ -32,6 +36,12 @@ export function ConsumerDialog({
   const [original] = useState(() => (consumer?.overrides === undefined ? "" : stringify(consumer.overrides)));
   const [own, setOwn] = useState(original);
   const [fault, setFault] = useState<string>();
+  const offered = useId();
+  const { data: policies = [] } = useQuery(policiesQuery(app));
+  const ofConsumers = policies.map(({ document }) => document).filter(({ planBy }) => planBy === "consumer");
+  const isChanged = plan !== (consumer?.plan ?? "") || own !== original;
+  const typed = useSettled(JSON.stringify({ id, plan, own: readable(own) }));
+  const { data: warnings = [] } = useQuery(consumerWarningsQuery(app, typed, isChanged && id !== "" && plan !== ""));
   const act = async () => {
     setFault(undefined);
     let overrides: unknown;
@@ -55,7 +65,7 @@ export function ConsumerDialog({
     <Confirmation
       title={consumer === undefined ? t("addTitle") : t("changeTitle", { id: visible(id) })}
       action={t("store")}
-      isChanged={plan !== (consumer?.plan ?? "") || own !== original}
+      isChanged={isChanged}
       act={act}
       onClose={onClose}
     >
@@ -69,7 +79,22 @@ export function ConsumerDialog({
         </>
       ) : null}
       <Field label={t("plan")} help={t("planHelp")}>
-        {(input) => <input {...input} value={plan} spellCheck={false} onChange={(e) => setPlan(e.target.value)} />}
+        {(input) => (
+          <>
+            <input
+              {...input}
+              list={offered}
+              value={plan}
+              spellCheck={false}
+              onChange={(e) => setPlan(e.target.value)}
+            />
+            <datalist id={offered}>
+              {plansOf(ofConsumers).map((name) => (
+                <option key={name} value={name} />
+              ))}
+            </datalist>
+          </>
+        )}
       </Field>
       <Field label={t("ownLimits")} help={t("ownLimitsHelp")} fault={fault}>
         {(input) => (
@@ -84,6 +109,41 @@ export function ConsumerDialog({
           />
         )}
       </Field>
+      {ofConsumers.length === 0 ? null : (
+        <label className="choice">
+          {t("begin")}
+          <select value="" onChange={(e) => setOwn(withLimitsOf(own, ofConsumers, e.target.value, plan))}>
+            <option value="">{t("choose")}</option>
+            {ofConsumers
+              .filter(({ name }) => !own.includes(`${name}:`))
+              .map(({ name }) => (
+                <option key={name}>{name}</option>
+              ))}
+          </select>
+        </label>
+      )}
+      <Warnings warnings={warnings} />
     </Confirmation>
   );
+}
+
+/** Returns what the YAML says, or null: it is not whole yet. */
+function readable(own: string): unknown {
+  try {
+    return parse(own) ?? {};
+  } catch {
+    return null;
+  }
+}
+
+function plansOf(policies: readonly StoredPolicy[]): readonly string[] {
+  return [...new Set(policies.flatMap(({ plans = {} }) => Object.keys(plans)))].sort();
+}
+
+/** Returns the YAML with the limits that a policy's plan has, to be changed. */
+function withLimitsOf(own: string, policies: readonly StoredPolicy[], name: string, plan: string): string {
+  const { plans = {}, defaultPlan = "" } = policies.find((policy) => policy.name === name) ?? {};
+  const limits = Object.hasOwn(plans, plan) ? plans[plan] : plans[defaultPlan];
+  const before = own.trim() === "" ? "" : `${own.trimEnd()}\n`;
+  return before + stringify({ [name]: limits });
 }

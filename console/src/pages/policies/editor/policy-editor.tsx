@@ -10,6 +10,7 @@ import { Boundary } from "../../../parts/boundary.tsx";
 import { Dialog } from "../../../parts/dialog.tsx";
 import { useTell } from "../../../parts/notices.tsx";
 import { Refusal } from "../../../parts/refusal.tsx";
+import { Warnings } from "../../../parts/warnings.tsx";
 import { ForecastPanel } from "../forecast/forecast-panel.tsx";
 import { Applied } from "./applied.tsx";
 import { ConflictDialog } from "./conflict-dialog.tsx";
@@ -273,16 +274,6 @@ function Faults({ faults }: { faults: readonly Fault[] }) {
       {faults.length > shown ? <p className="fault">{t("moreFaults", { count: faults.length - shown })}</p> : null}
     </div>
   );
-}
-
-function Warnings({ warnings }: { warnings: Stored["warnings"] }) {
-  const t = useTranslations("editor");
-  const say = useExpectation();
-  return warnings.map(({ path, expected, got }) => (
-    <p key={`${path} ${expected}`} className="warning">
-      {t("fault", { path: path === "" ? t("document") : path, expected: say(expected), got: say(got) })}
-    </p>
-  ));
 }
 
 function RehearsalDialog({ rehearsal: { changes, gateways }, onClose }: { rehearsal: Rehearsal; onClose: () => void }) {
