@@ -42,7 +42,7 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   await dialog.getByLabel("Id").fill("ann");
   const plan = dialog.getByLabel("Plan");
   await plan.fill("prod");
-  await dialog.getByText(/^plan: expected a plan of a policy .*, got "prod"$/).waitFor();
+  await dialog.getByText(/^plan: expected a plan of a policy .*, got "prod", for which the default plan holds/).waitFor();
   const offered = await dialog
     .locator("datalist option")
     .evaluateAll((options) => options.map((one) => (one as HTMLOptionElement).value));
