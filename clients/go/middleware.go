@@ -92,15 +92,16 @@ func refuse(w http.ResponseWriter, decision Decision) {
 	}
 }
 
-// People read longer times as a date.
+// Longer waits are said as a date.
 const mostPlainSeconds = 120
 
-// whenIn returns "in 7 s" or "at 2026-12-02 18:57:34 UTC".
+// whenIn returns "in 7 s" or "at 2026-12-02 18:57:34 UTC", rounded up.
 func whenIn(seconds int64) string {
 	if seconds <= mostPlainSeconds {
 		return fmt.Sprintf("in %d s", seconds)
 	}
-	return time.Now().UTC().Add(time.Duration(seconds) * time.Second).Format("at 2006-01-02 15:04:05 UTC")
+	moment := time.Now().UTC().Add(time.Duration(seconds+1)*time.Second - 1)
+	return moment.Format("at 2006-01-02 15:04:05 UTC")
 }
 
 func refuseUnchecked(w http.ResponseWriter) {

@@ -42,14 +42,19 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   await dialog.getByLabel("Id").fill("ann");
   const plan = dialog.getByLabel("Plan");
   await plan.fill("prod");
-  await dialog.getByText(/^plan: expected a plan of a policy .*, got "prod", for which the default plan holds/).waitFor();
+  await dialog
+    .getByText(/^plan: expected a plan of a policy .*, got "prod", for which the default plan holds/)
+    .waitFor();
   const offered = await dialog
-    .locator("datalist option")
+    .locator("datalist")
+    .first()
+    .locator("option")
     .evaluateAll((options) => options.map((one) => (one as HTMLOptionElement).value));
   expect(offered).toEqual(["free", "pro"]);
   await plan.fill("pro");
   await dialog.locator(".warning").waitFor({ state: "detached" });
-  await dialog.getByLabel("Begin with the limits of").selectOption("books");
+  await dialog.getByLabel("Begin with the limits of").fill("books");
+  await dialog.getByRole("button", { name: "Insert" }).click();
   expect(await own.inputValue()).toBe(
     "books:\n  - name: daily\n    algorithm: fixed-window\n    quota: 8\n    window: 1d\n",
   );

@@ -136,28 +136,28 @@ export const consumersQuery = (app: string, prefix: string, plan: string) =>
     getNextPageParam: ({ next }) => next,
   });
 
-/**
- * What the control plane would warn of if the consumer were stored.
- *
- * @param typed JSON: the `id`, its `plan`, and its `own` limits; null: they cannot be read
- */
-export const consumerWarningsQuery = (app: string, typed: string, isAsked: boolean) => {
-  const { id, plan, own } = JSON.parse(typed);
-  return queryOptions({
-    queryKey: ["consumer-warnings", app, typed],
+/** As somebody has typed them: the control plane says what is wrong. */
+export interface ConsumerTerms {
+  readonly id: string;
+  readonly plan: string;
+  readonly overrides?: Record<string, never>;
+}
+
+/** What the control plane would warn of if the consumer were stored. @param terms undefined: nothing is asked */
+export const consumerWarningsQuery = (app: string, terms: ConsumerTerms | undefined) =>
+  queryOptions({
+    queryKey: ["consumer-warnings", app, terms],
     queryFn: async ({ signal }) => {
+      const { id = "", ...body } = terms ?? { plan: "" };
       const params = { path: { app, consumer: id }, query: { dryRun: true } };
-      const asked = api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
-        params,
-        body: { plan, overrides: own },
-        signal,
-      });
+      const asked = api.PUT("/api/v1/apps/{app}/consumers/{consumer}", { params, body, signal });
       return (await answerOf(asked)).warnings ?? [];
     },
-    enabled: isAsked && own !== null,
+    enabled: terms !== undefined,
+    placeholderData: (shown) => (terms === undefined ? [] : shown),
+    gcTime: 0,
     retry: false,
   });
-};
 
 /** Null: nobody is known by this id. */
 export const consumerQuery = (app: string, consumer: string) =>

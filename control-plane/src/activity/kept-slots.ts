@@ -12,7 +12,12 @@ const refusedWeight = 2 ** 50;
 interface KeptRow {
   readonly row: number;
   readonly weight: number;
+  /** Older rows of the slot, which are deleted once this one is stored. */
+  readonly former: readonly number[];
 }
+
+/** It is heavier than all. */
+const noRow: KeptRow = { row: 0, weight: Number.POSITIVE_INFINITY, former: [] };
 
 interface RowsOfSlot {
   /** By app and name. */
@@ -55,11 +60,20 @@ export class KeptSlots {
     this.#gone = [];
   }
 
-  /** Returns of which apps something was left out since this was called before. */
-  takeCuts(): readonly Cut[] {
-    const cuts = this.#cuts;
+  get cuts(): readonly Cut[] {
+    return this.#cuts;
+  }
+
+  /** The rows of these slots, and of the cuts, are in the database. */
+  noteStored(slots: readonly HourSlot[]): void {
     this.#cuts = [];
-    return cuts;
+    for (const { name, number } of slots) {
+      const rows = this.#slots.get(number)?.apps.get(appOf(name));
+      const kept = rows?.get(name);
+      if (rows === undefined || kept === undefined) continue;
+      this.#gone.push(...kept.former);
+      rows.set(name, { ...kept, former: [] });
+    }
   }
 
   /** Returns the number of a new row. Each one is larger than those before. */
@@ -68,19 +82,21 @@ export class KeptSlots {
     return this.#newest;
   }
 
-  /** Returns the number of the row that is to keep the slot, in place of its former row; undefined: there is no room. */
+  /** Returns the number of the row that is to keep the slot, in place of its former ones; undefined: there is no room. */
   place({ name, number }: HourSlot, keys: KeptKeys): number | undefined {
     const slot = this.#slots.get(number) ?? { apps: new Map(), cut: new Set(), count: 0 };
     this.#slots.set(number, slot);
     const app = appOf(name);
     const weight = keys.counts.reduce((sum, count) => sum + count, isRefused(name) ? refusedWeight : 0);
-    const former = slot.apps.get(app)?.get(name);
-    if (former !== undefined) this.#gone.push(former.row);
-    else if (!this.#makeRoom(slot, number, app, weight)) return undefined;
-    else slot.count += 1;
+    const before = slot.apps.get(app)?.get(name);
+    if (before === undefined) {
+      if (!this.#makeRoom(slot, number, app, weight)) return undefined;
+      slot.count += 1;
+    }
     const row = this.nextRow();
+    const former = before === undefined ? [] : [...before.former, before.row];
     const rows = slot.apps.get(app) ?? new Map<string, KeptRow>();
-    slot.apps.set(app, rows.set(name, { row, weight }));
+    slot.apps.set(app, rows.set(name, { row, weight, former }));
     return row;
   }
 
@@ -107,7 +123,8 @@ export class KeptSlots {
 
   #remove(slot: RowsOfSlot, number: number, app: string, name: string): void {
     const rows = slot.apps.get(app);
-    this.#gone.push(rows?.get(name)?.row ?? 0);
+    const { row, former } = rows?.get(name) ?? noRow;
+    this.#gone.push(row, ...former);
     rows?.delete(name);
     slot.count -= 1;
     this.#cut(slot, number, app);
@@ -128,7 +145,7 @@ function largestOf(apps: RowsOfSlot["apps"]): [string, Map<string, KeptRow>] {
 
 /** Returns the name with the smallest weight; of none, one that is heavier than all. */
 function lightestOf(rows: ReadonlyMap<string, KeptRow>): [string, KeptRow] {
-  let lightest: [string, KeptRow] = ["", { row: 0, weight: Number.POSITIVE_INFINITY }];
+  let lightest: [string, KeptRow] = ["", noRow];
   for (const one of rows) if (one[1].weight < lightest[1].weight) lightest = one;
   return lightest;
 }

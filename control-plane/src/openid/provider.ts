@@ -74,7 +74,7 @@ export class OpenIdProvider {
   }
 
   /**
-   * Exchanges the code, and checks the id token: its signature, issuer, audience, nonce and times.
+   * Exchanges the code, and checks the id token: its signature, issuer, audience, client, nonce, times and subject.
    *
    * @param query of the URL to which the provider has sent the browser
    * @throws SignInFailure sign-in-failed, sign-in-unavailable

@@ -46,8 +46,6 @@ export default fp<{ now: () => number; isShared: boolean }>(
     const read = new Map<string, number>();
     /** By control plane: when it was seen for the first time. One that has not been seen again may not run. */
     const firstSeenMs = new Map<string, number>();
-    /** Rows that could not be inserted. The rows in whose place they are stay until they can. */
-    let unwritten: KeptKeysRow[] = [];
     let announcedMs = 0;
     let forgottenMs = performance.now();
     let round: Promise<void> | undefined;
@@ -116,24 +114,17 @@ export default fp<{ now: () => number; isShared: boolean }>(
 
     /** Stores some of what has changed, first what has waited longest. @returns whether there may be more */
     async function store(): Promise<boolean> {
-      const changed = unwritten.length === 0 ? keys.takeChanged(storedAtOnce) : [];
-      if (changed.length > 0) {
-        try {
-          unwritten = await rowsOf(changed);
-        } catch (error) {
-          keys.noteChanged(changed);
-          throw error;
-        }
+      const changed = keys.takeChanged(storedAtOnce);
+      try {
+        if (changed.length > 0) await storeSlots(changed);
+      } catch (error) {
+        keys.noteChanged(changed);
+        throw error;
       }
-      if (unwritten.length > 0) await insertKeptKeys(app.database, id, unwritten);
-      unwritten = [];
-      // For a moment a slot has two rows, and its readers take the later one.
-      await deleteKeptKeys(app.database, id, kept.gone);
-      kept.noteDeleted();
       return changed.length === storedAtOnce;
     }
 
-    async function rowsOf(changed: readonly HourSlot[]): Promise<KeptKeysRow[]> {
+    async function storeSlots(changed: readonly HourSlot[]): Promise<void> {
       const existing = await existingPolicies(app.database, new Set(changed.map(policyOf)));
       const pause = pauses(setImmediate);
       const rows: KeptKeysRow[] = [];
@@ -145,8 +136,12 @@ export default fp<{ now: () => number; isShared: boolean }>(
           rows.push(rowOf(number, slot.number, { name: slot.name, ...found }));
         }
       }
-      for (const { app: cut, number } of kept.takeCuts()) rows.push(rowOf(kept.nextRow(), number, { cut }));
-      return rows;
+      for (const { app: cut, number } of kept.cuts) rows.push(rowOf(kept.nextRow(), number, { cut }));
+      if (rows.length > 0) await insertKeptKeys(app.database, id, rows);
+      kept.noteStored(changed);
+      // For a moment a slot has two rows, and its readers take the later one.
+      await deleteKeptKeys(app.database, id, kept.gone);
+      kept.noteDeleted();
     }
 
     function rowOf(number: number, slot: number, row: Row): KeptKeysRow {

@@ -1,15 +1,18 @@
-// Warns of a consumer whose terms mean something else than their author may think: no policy has its plan, its own limits name a policy or a limit
-// that does not exist, or they begin its counters anew. A consumer may be put before its policies, so none of this is an error.
+// Warns of a consumer whose terms mean something else than their author may think: no policy has its plan, or its own limits name a policy or a limit
+// that does not exist, limit nothing, hold less than a request costs, or begin its counters anew. A consumer may be put before its policies, so none of
+// this is an error.
 
 import { lifetimeWindowUs } from "@sluice/limiter/algorithms/fixed-window.ts";
 import type { Limit } from "@sluice/limiter/algorithms/limit.ts";
 import { capacity, rateOf } from "@sluice/limiter/algorithms/rate.ts";
 import { counterSuffix } from "@sluice/limiter/compiled/counter-key.ts";
 import { byConsumer, lifetime } from "@sluice/limiter/document/policy-shape.ts";
+import { utc } from "@sluice/limiter/document/schedule.ts";
 import { describeValue, limitsFrom, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
 import { newestRevision, plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
 import type { Database } from "../storage/tables.ts";
+import { canonicalZones, zonesIn } from "../zones/policy-zones.ts";
 
 /** Of more policies than these, a body's consumers get no warnings. */
 const mostPolicies = 1_000;
@@ -31,10 +34,16 @@ interface Asking {
   readonly plans: ReadonlySet<string>;
   readonly defaultPlan: string;
   readonly scope: unknown;
-  /** What a request takes that states no cost; a template's is not read, and counts as one. */
-  readonly cost: number;
+  /** By which it goes, whatever the plan. */
+  readonly zones: ReadonlySet<string>;
   /** By plan, of the plans that somebody has asked for. */
-  readonly limits: Map<string, readonly Limit[]>;
+  readonly limits: Map<string, LimitsOfPlan>;
+}
+
+interface LimitsOfPlan {
+  readonly limits: readonly Limit[];
+  /** The most that a request is said to cost; 1 for response-bytes, which are charged afterwards, and for templates, which are not read here. */
+  readonly mostCost: number;
 }
 
 const nothingKnown = (): Known => ({ plans: undefined, policies: new Map() });
@@ -96,7 +105,7 @@ export class ConsumerWarnings {
     const ofPlan = await this.#ofPlan(plan);
     const warnings = ofPlan === undefined ? [] : [ofPlan];
     if (overrides === null) return warnings;
-    const own = JSON.parse(overrides) as Readonly<Record<string, OwnLimits>>;
+    const own = JSON.parse(canonicalZones(overrides)) as Readonly<Record<string, OwnLimits>>;
     const limits = await this.#look(Object.keys(own), plan);
     for (const [name, list] of Object.entries(own)) {
       const asking = this.#known.policies.get(name);
@@ -116,9 +125,9 @@ export class ConsumerWarnings {
   }
 
   /** @returns by policy, the limits that the plan stands for; those of policies that ask for consumers alone */
-  async #look(names: readonly string[], plan: string): Promise<Map<string, readonly Limit[]>> {
+  async #look(names: readonly string[], plan: string): Promise<Map<string, LimitsOfPlan>> {
     const { policies } = this.#known;
-    const found = new Map<string, readonly Limit[]>();
+    const found = new Map<string, LimitsOfPlan>();
     const unknown: string[] = [];
     for (const name of names) {
       if (this.#named.size < mostPolicies) this.#named.add(name);
@@ -130,8 +139,9 @@ export class ConsumerWarnings {
     }
     if (unknown.length === 0) return found;
     for (const { name, document } of await policiesNamed(this.#database, this.#app, unknown)) {
-      const read = JSON.parse(document) as Readonly<Record<string, unknown>>;
-      const asking = policies.get(name) ?? askingOf(read);
+      const text = canonicalZones(document);
+      const read = JSON.parse(text) as Readonly<Record<string, unknown>>;
+      const asking = policies.get(name) ?? askingOf(read, text);
       policies.set(name, asking);
       const limits = asking === undefined ? undefined : limitsOf(read, planIn(asking, plan));
       if (limits !== undefined) {
@@ -144,14 +154,14 @@ export class ConsumerWarnings {
   }
 }
 
-function askingOf(document: Readonly<Record<string, unknown>>): Asking | undefined {
-  const { plans, planBy, defaultPlan, scope, cost = 1 } = document;
+function askingOf(document: Readonly<Record<string, unknown>>, text: string): Asking | undefined {
+  const { plans, planBy, defaultPlan, scope } = document;
   if (planBy !== byConsumer) return undefined;
   return {
     plans: new Set(Object.keys(plans as object)),
     defaultPlan: defaultPlan as string,
     scope,
-    cost: typeof cost === "number" ? cost : ((cost as { default?: number }).default ?? 1),
+    zones: zonesIn(text),
     limits: new Map(),
   };
 }
@@ -161,28 +171,40 @@ function planIn({ plans, defaultPlan }: Asking, plan: string): string {
 }
 
 /** @param document of a policy that has the plan. Templates have no limits, so that they need not be resolved. */
-function limitsOf(document: Readonly<Record<string, unknown>>, plan: string): readonly Limit[] | undefined {
-  const { name, plans, planBy, key, scope } = document;
+function limitsOf(document: Readonly<Record<string, unknown>>, plan: string): LimitsOfPlan | undefined {
+  const { name, plans, planBy, key, scope, cost = 1 } = document;
+  const isTemplate = typeof cost === "object" && cost !== null && "template" in cost;
   const ofPlan = { [plan]: (plans as Readonly<Record<string, unknown>>)[plan] };
-  const { policy } = validatePolicy({ name, plans: ofPlan, planBy, defaultPlan: plan, key, scope });
-  return policy?.plans?.limits[plan];
+  const one = { name, plans: ofPlan, planBy, defaultPlan: plan, key, scope, ...(isTemplate ? {} : { cost }) };
+  const { policy } = validatePolicy(one);
+  const limits = policy?.plans?.limits[plan];
+  return limits && { limits, mostCost: policy?.costSource?.room ?? policy?.cost ?? 1 };
 }
 
-/** @param asking undefined if no policy of the name asks for consumers @param limits of the consumer's plan in it */
+/** @param asking undefined if no policy of the name asks for consumers @param ofPlan of the consumer's plan in it */
 function ofOverride(
   name: string,
   own: OwnLimits,
   asking: Asking | undefined,
-  limits: readonly Limit[] | undefined,
+  ofPlan: LimitsOfPlan | undefined,
 ): Problem[] {
   const path = `overrides.${name}`;
-  if (asking === undefined || limits === undefined) {
+  if (asking === undefined || ofPlan === undefined) {
     return [{ path, expected: "the name of a policy of the app with planBy: consumer", got: describeValue(name) }];
   }
-  return limitsFrom(own, asking.cost).flatMap((limit, i) => ofLimit(`${path}[${i}]`, limit, asking, limits) ?? []);
+  return limitsFrom(own, ofPlan.mostCost).flatMap(
+    (limit, i) => ofLimit(`${path}[${i}]`, own[i] ?? {}, limit, asking, ofPlan) ?? [],
+  );
 }
 
-function ofLimit(path: string, limit: Limit, { scope, cost }: Asking, limits: readonly Limit[]): Problem | undefined {
+/** @param written the limit as the document has it */
+function ofLimit(
+  path: string,
+  written: OwnLimits[number],
+  limit: Limit,
+  { scope, zones }: Asking,
+  { limits, mostCost }: LimitsOfPlan,
+): Problem | undefined {
   const held = limits.find((one) => one.name === limit.name);
   if (held === undefined) {
     const expected = `one of the policy's limits: ${limits.map((one) => one.name).join(", ")}`;
@@ -193,13 +215,20 @@ function ofLimit(path: string, limit: Limit, { scope, cost }: Asking, limits: re
     return { path: `${path}.algorithm`, expected, got: `"${limit.algorithm}", which limits nothing` };
   }
   if (limit.windowUs === lifetimeWindowUs && scope !== "cluster") {
-    const expected = "a duration, because what a node has counted ends with it, and the policy has not scope: cluster";
+    const expected = "a duration: without scope: cluster, a gateway that restarts forgets what it has counted";
     return { path: `${path}.window`, expected, got: `"${lifetime}", which limits nothing` };
   }
-  if (capacity(rateOf(limit)) < cost) {
-    const field = limit.algorithm === "token-bucket" || limit.algorithm === "leaky-bucket" ? "burst" : "quota";
-    const got = `${capacity(rateOf(limit))}, with which every request is refused`;
-    return { path: `${path}.${field}`, expected: `at least ${cost}, which a request of the policy costs`, got };
+  const { timezone = utc } = limit.calendar ?? {};
+  if (timezone !== utc && !zones.has(timezone)) {
+    const expected = `a time zone by which the policy goes itself: ${[utc, ...zones].join(", ")}`;
+    return { path: `${path}.timezone`, expected, got: `${describeValue(timezone)}, which limits nothing` };
+  }
+  if (capacity(rateOf(limit)) < mostCost) {
+    const field = written["burst"] === undefined ? "quota" : "burst";
+    // A leaky-bucket holds the request that departs besides those that wait.
+    const least = limit.algorithm === "leaky-bucket" ? mostCost - 1 : mostCost;
+    const expected = `at least ${least}, for requests that cost ${mostCost}`;
+    return { path: `${path}.${field}`, expected, got: `${written[field]}, by which such requests are always refused` };
   }
   if (counterSuffix(held) === counterSuffix(limit)) return undefined;
   const expected = `the window, time zone, anchor and precision of the policy's limit "${limit.name}", so that its counter goes on`;

@@ -32,6 +32,17 @@ export function canonicalZones(document: string): string {
   return withNames(document, zoneName);
 }
 
+/** Returns the canonical names of the zones in a document in JSON. */
+export function zonesIn(document: string): ReadonlySet<string> {
+  const names = new Set<string>();
+  withNames(document, (timezone) => {
+    const name = zoneName(timezone);
+    if (name !== undefined) names.add(name);
+    return name;
+  });
+  return names;
+}
+
 /** @param nameOf undefined: there is no such zone, and its name stays */
 function withNames(document: string, nameOf: (timezone: string) => string | undefined): string {
   // Few documents name a zone: the others need not be parsed.

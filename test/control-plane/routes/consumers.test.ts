@@ -66,24 +66,49 @@ const audited = async ({ call }: Running) =>
 describe("warnings", () => {
   const month = { name: "burst", algorithm: "fixed-window", quota: 9, window: "month", timezone: "Europe/Berlin" };
   const lifetime = { ...month, window: "lifetime", timezone: undefined };
+  const queue = (most: number) => [{ name: "burst", algorithm: "leaky-bucket", quota: 9, window: "1s", burst: most }];
   const bucket = { name: "burst", algorithm: "token-bucket", quota: 9, window: "1s" };
   const cases = [
     [{ plan: "entreprise" }, ["plan"]],
     [{ plan: "pro", overrides: { boks: burst(7) } }, ["overrides.boks"]],
     [{ plan: "pro", overrides: { books: [{ ...burst(7)[0], name: "brst" }] } }, ["overrides.books[0].name"]],
     [{ plan: "pro", overrides: { books: [bucket] } }, ["overrides.books[0].algorithm"]],
-    [{ plan: "pro", overrides: { books: [month] } }, ["overrides.books[0]"]],
-    [{ plan: "fre", overrides: { boks: burst(7), books: [month] } }, ["plan", "overrides.boks", "overrides.books[0]"]],
+    [{ plan: "pro", overrides: { books: [month] } }, ["overrides.books[0].timezone"]],
+    [{ plan: "pro", overrides: { books: [{ ...month, timezone: "UTC" }] } }, ["overrides.books[0]"]],
+    [{ plan: "pro", overrides: { zoned: [{ ...month, timezone: "Asia/Kolkata" }] } }, undefined],
+    [
+      { plan: "pro", overrides: { zoned: [{ ...month, window: "day", timezone: "Asia/Kolkata" }] } },
+      ["overrides.zoned[0]"],
+    ],
+    [
+      { plan: "fre", overrides: { boks: burst(7), books: [{ ...month, timezone: "UTC" }] } },
+      ["plan", "overrides.boks", "overrides.books[0]"],
+    ],
     [{ plan: "max", overrides: { books: burst(7) } }, undefined],
     [{ plan: "max", overrides: { books: [lifetime] } }, ["overrides.books[0].window"]],
     [{ plan: "max", overrides: { dear: burst(4) } }, ["overrides.dear[0].quota"]],
     [{ plan: "max", overrides: { dear: burst(5) } }, undefined],
+    [{ plan: "max", overrides: { stated: burst(5) } }, ["overrides.stated[0].quota"]],
+    [{ plan: "max", overrides: { stated: burst(6) } }, undefined],
+    [{ plan: "max", overrides: { queue: queue(3) } }, ["overrides.queue[0].burst"]],
+    [{ plan: "max", overrides: { queue: queue(4) } }, undefined],
   ] as const;
 
   it.each(cases)("%j", async (terms, paths) => {
     const running = await start();
-    const dear = { key: ["ip"], plans: { free: burst(9) }, planBy: "consumer", defaultPlan: "free", cost: 5 };
-    expect((await running.call("PUT", "/apps/shop/policies/dear", { body: dear })).status).toBe(201);
+    const ofConsumers = { key: ["ip"], planBy: "consumer", defaultPlan: "free" };
+    const policies = {
+      dear: { plans: { free: burst(9) }, cost: 5 },
+      stated: { plans: { free: burst(9) }, cost: { from: "header:x-cost", max: 6 } },
+      queue: { plans: { free: queue(9) }, cost: 5 },
+      zoned: { plans: { free: [{ ...month, timezone: "Asia/Calcutta" }] } },
+    };
+    for (const [name, policy] of Object.entries(policies)) {
+      const { status } = await running.call("PUT", `/apps/shop/policies/${name}`, {
+        body: { ...ofConsumers, ...policy },
+      });
+      expect(status).toBe(201);
+    }
     const pathsOf = (problems: { path: string }[] | undefined) => problems?.map(({ path }) => path);
     const strict = await running.call("PUT", `${at("ann")}?strict=true`, { body: terms });
     expect([strict.status, pathsOf(strict.body.errors)]).toEqual(paths === undefined ? [201, undefined] : [400, paths]);

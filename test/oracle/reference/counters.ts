@@ -243,7 +243,7 @@ function bucketsFrom(counter: Bucket, limit: Limit, nowUs: bigint, isShared: boo
   const most = plus(clock, by);
   if (!isLess(most, own.full)) return [own];
   if (!isLess(plus(most, whole(patienceUs(limit))), own.full)) return [own];
-  // What is empty as of now is full later than what was topped up.
+  // The clock has stepped back behind the top-up, whose moment no longer counts.
   const { forgiven, stored: __, toppedUpUs: ___, ...empty } = { ...own, full: most };
   if (!isShared) return [empty];
   const owed = minus(own.full, clock);

@@ -124,12 +124,12 @@ function wayOut(retryAfter: Decision["retryAfter"], resetAfter: Decision["resetA
     : "The request costs more than its limit ever holds.";
 }
 
-/** People read longer times as a date. */
+/** Longer waits are said as a date. */
 const mostPlainSeconds = 120;
 
-/** Returns `in 7 s` or `at 2026-12-02 18:57:34 UTC`. */
+/** Returns `in 7 s` or `at 2026-12-02 18:57:34 UTC`, rounded up. */
 function whenIn(seconds: number): string {
   if (seconds <= mostPlainSeconds) return `in ${seconds} s`;
-  const date = new Date(Date.now() + seconds * 1000).toISOString();
+  const date = new Date(Math.ceil(Date.now() / 1000 + seconds) * 1000).toISOString();
   return `at ${date.slice(0, 10)} ${date.slice(11, 19)} UTC`;
 }

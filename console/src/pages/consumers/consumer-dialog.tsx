@@ -1,12 +1,12 @@
 // Adds a consumer, or gives one another plan or other limits of its own, which are written as YAML.
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useId, useMemo, useState } from "react";
 import { useTranslations } from "use-intl";
-import { parse, stringify } from "yaml";
+import { isMap, parse, parseDocument, stringify } from "yaml";
 import { answerOf, api, type Schemas } from "../../api/client.ts";
 import type { StoredPolicy } from "../../api/policy-terms.ts";
-import { consumerWarningsQuery, policiesQuery } from "../../api/queries.ts";
+import { type ConsumerTerms, consumerWarningsQuery, policiesQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
@@ -16,6 +16,8 @@ import { Warnings } from "../../parts/warnings.tsx";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
+/** More would make the list slow. */
+const mostOffered = 100;
 const example = "books:\n  - { name: daily, algorithm: fixed-window, quota: 5000, window: 1d }";
 
 /** @param consumer undefined: a new one */
@@ -38,23 +40,26 @@ export function ConsumerDialog({
   const [fault, setFault] = useState<string>();
   const offered = useId();
   const { data: policies = [] } = useQuery(policiesQuery(app));
-  const ofConsumers = policies.map(({ document }) => document).filter(({ planBy }) => planBy === "consumer");
+  const ofConsumers = useMemo(
+    () => policies.map(({ document }) => document).filter(({ planBy }) => planBy === "consumer"),
+    [policies],
+  );
+  const plans = useMemo(() => plansOf(ofConsumers), [ofConsumers]);
   const isChanged = plan !== (consumer?.plan ?? "") || own !== original;
-  const typed = useSettled(JSON.stringify({ id, plan, own: readable(own) }));
-  const { data: warnings = [] } = useQuery(consumerWarningsQuery(app, typed, isChanged && id !== "" && plan !== ""));
+  const settled = useSettled(isChanged ? JSON.stringify({ id, plan, own }) : "");
+  const { data: warnings = [] } = useQuery(consumerWarningsQuery(app, termsIn(settled)));
   const act = async () => {
     setFault(undefined);
-    let overrides: unknown;
-    try {
-      overrides = parse(own) ?? undefined;
-    } catch (failure) {
-      setFault(failure instanceof Error ? failure.message : String(failure));
+    const read = limitsIn(own);
+    if ("fault" in read) {
+      setFault(read.fault);
       return false;
     }
+    const { overrides } = read;
     const { applied } = await answerOf(
       api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
         params: { path: { app, consumer: id }, query: { wait } },
-        body: { plan, ...(overrides === undefined ? {} : { overrides: overrides as Record<string, never> }) },
+        body: { plan, ...(overrides === undefined ? {} : { overrides }) },
       }),
     );
     await cache.invalidateQueries({ queryKey: ["consumers", app] });
@@ -89,7 +94,7 @@ export function ConsumerDialog({
               onChange={(e) => setPlan(e.target.value)}
             />
             <datalist id={offered}>
-              {plansOf(ofConsumers).map((name) => (
+              {plans.map((name) => (
                 <option key={name} value={name} />
               ))}
             </datalist>
@@ -109,41 +114,86 @@ export function ConsumerDialog({
           />
         )}
       </Field>
-      {ofConsumers.length === 0 ? null : (
-        <label className="choice">
-          {t("begin")}
-          <select value="" onChange={(e) => setOwn(withLimitsOf(own, ofConsumers, e.target.value, plan))}>
-            <option value="">{t("choose")}</option>
-            {ofConsumers
-              .filter(({ name }) => !own.includes(`${name}:`))
-              .map(({ name }) => (
-                <option key={name}>{name}</option>
-              ))}
-          </select>
-        </label>
-      )}
-      <Warnings warnings={warnings} />
+      <LimitsOfPolicy policies={ofConsumers} plan={plan} own={own} onInsert={setOwn} />
+      <div role="status">
+        <Warnings warnings={warnings} />
+      </div>
     </Confirmation>
   );
 }
 
-/** Returns what the YAML says, or null: it is not whole yet. */
-function readable(own: string): unknown {
+type Overrides = Record<string, never>;
+
+/** @returns what the YAML says; undefined: nothing */
+function limitsIn(yaml: string): { readonly overrides: Overrides | undefined } | { readonly fault: string } {
   try {
-    return parse(own) ?? {};
-  } catch {
-    return null;
+    const overrides = parse(yaml) ?? undefined;
+    // An alias may refer to its own parent; such a value cannot be sent.
+    JSON.stringify(overrides);
+    return { overrides };
+  } catch (failure) {
+    return { fault: failure instanceof Error ? failure.message : String(failure) };
   }
+}
+
+/** @param typed JSON of what the form has; empty: nothing new @returns the consumer; undefined: there is none yet */
+function termsIn(typed: string): ConsumerTerms | undefined {
+  const { id, plan, own } = typed === "" ? { id: "", plan: "", own: "" } : JSON.parse(typed);
+  const read = limitsIn(own);
+  if (id === "" || plan === "" || "fault" in read) return undefined;
+  return { id, plan, ...(read.overrides === undefined ? {} : { overrides: read.overrides }) };
 }
 
 function plansOf(policies: readonly StoredPolicy[]): readonly string[] {
   return [...new Set(policies.flatMap(({ plans = {} }) => Object.keys(plans)))].sort();
 }
 
-/** Returns the YAML with the limits that a policy's plan has, to be changed. */
-function withLimitsOf(own: string, policies: readonly StoredPolicy[], name: string, plan: string): string {
-  const { plans = {}, defaultPlan = "" } = policies.find((policy) => policy.name === name) ?? {};
-  const limits = Object.hasOwn(plans, plan) ? plans[plan] : plans[defaultPlan];
-  const before = own.trim() === "" ? "" : `${own.trimEnd()}\n`;
-  return before + stringify({ [name]: limits });
+/** Writes the limits of a policy into the consumer's own, to be changed. */
+function LimitsOfPolicy({
+  policies,
+  plan,
+  own,
+  onInsert,
+}: {
+  policies: readonly StoredPolicy[];
+  plan: string;
+  own: string;
+  onInsert: (own: string) => void;
+}) {
+  const t = useTranslations("consumers");
+  const offered = useId();
+  const [name, setName] = useState("");
+  const policy = policies.find((one) => one.name === name);
+  const yaml = parseDocument(own);
+  const isOpen = yaml.errors.length === 0 && (yaml.contents === null || isMap(yaml.contents)) && !yaml.has(name);
+  const insert = ({ plans = {}, defaultPlan = "" }: StoredPolicy) => {
+    yaml.set(name, Object.hasOwn(plans, plan) ? plans[plan] : plans[defaultPlan]);
+    onInsert(String(yaml));
+    setName("");
+  };
+  if (policies.length === 0) return null;
+  return (
+    <Field label={t("begin")}>
+      {(input) => (
+        <div className="actions">
+          <input {...input} list={offered} value={name} spellCheck={false} onChange={(e) => setName(e.target.value)} />
+          <datalist id={offered}>
+            {policies
+              .filter((one) => one.name.includes(name))
+              .slice(0, mostOffered)
+              .map((one) => (
+                <option key={one.name} value={one.name} />
+              ))}
+          </datalist>
+          <button
+            type="button"
+            disabled={policy === undefined || !isOpen}
+            onClick={() => policy !== undefined && insert(policy)}
+          >
+            {t("insert")}
+          </button>
+        </div>
+      )}
+    </Field>
+  );
 }

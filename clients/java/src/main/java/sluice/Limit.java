@@ -21,7 +21,7 @@ import java.util.function.Function;
 public final class Limit extends Filter {
   private static final System.Logger LOG = System.getLogger("sluice");
   private static final String QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-  /** People read longer times as a date. */
+  /** Longer waits are said as a date. */
   private static final long MOST_PLAIN_SECONDS = 120;
   private static final DateTimeFormatter MOMENT =
       DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss 'UTC'", Locale.ROOT).withZone(ZoneOffset.UTC);
@@ -87,9 +87,9 @@ public final class Limit extends Filter {
     }
   }
 
-  /** Returns {@code in 7 s} or {@code at 2026-12-02 18:57:34 UTC}. */
+  /** Returns {@code in 7 s} or {@code at 2026-12-02 18:57:34 UTC}, rounded up. */
   private static String whenIn(long seconds) {
-    return seconds <= MOST_PLAIN_SECONDS ? "in " + seconds + " s" : "at " + MOMENT.format(Instant.now().plusSeconds(seconds));
+    return seconds <= MOST_PLAIN_SECONDS ? "in " + seconds + " s" : "at " + MOMENT.format(Instant.now().plusSeconds(seconds).plusNanos(999_999_999));
   }
 
   private static void answer(HttpExchange exchange, int status, String type, String title, String detail, Long retryAfter)
