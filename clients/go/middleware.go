@@ -92,7 +92,7 @@ func refuse(w http.ResponseWriter, decision Decision) {
 	}
 }
 
-// Longer waits are said as a date.
+// A longer wait is told as a moment.
 const mostPlainSeconds = 120
 
 // whenIn returns "in 7 s" or "at 2026-12-02 18:57:34 UTC", rounded up.

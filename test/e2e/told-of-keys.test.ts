@@ -147,13 +147,17 @@ function queryOf({ document }: Client, { key, plan }: Counts): Record<string, un
   return { policy: document.name, key, ...(plan === undefined ? {} : { plan }) };
 }
 
-/** As "Try it" and the page of a key ask. A gateway of a busy machine may answer too late. */
-function countersOf(client: Client, trial: Counts): Promise<readonly ToldLimit[]> {
+/** As "Try it" and the page of a key ask. */
+function pathOf(client: Client, trial: Counts): string {
   const { policy, key, plan } = queryOf(client, trial);
   const named = plan === undefined ? "" : `&plan=${plan}`;
-  const search = `policy=${policy}&key=${encodeURIComponent(JSON.stringify(key))}${named}&literal=true`;
+  return `/apps/default/counters?policy=${policy}&key=${encodeURIComponent(JSON.stringify(key))}${named}&literal=true`;
+}
+
+/** A gateway of a busy machine may answer too late. */
+function countersOf(client: Client, trial: Counts): Promise<readonly ToldLimit[]> {
   return untilPasses(async () => {
-    const { status, body } = await system.api("GET", `/apps/default/counters?${search}`);
+    const { status, body } = await system.api("GET", pathOf(client, trial));
     expect(status, body).toBe(200);
     const { limits, gateways } = JSON.parse(body);
     const told = limits ?? gateways.find(({ id }: { id: string }) => id === client.gateway.id)?.limits;
@@ -173,6 +177,12 @@ type Header = string | readonly string[] | undefined;
 /** Lists what the headers say of the limits: `name` with the capacity. */
 const capacities = (header: Header) =>
   [...String(header).matchAll(/"([^"]+)";q=(\d+)/g)].map(([, name, limit]) => ({ name, limit: Number(limit) }));
+
+/** Returns the limit that `RateLimit` shows. */
+function shownIn(header: Header): { readonly name: string | undefined; readonly remaining: number } {
+  const [, name, remaining] = /^"([^"]+)";r=(\d+)/.exec(String(header)) ?? [];
+  return { name, remaining: Number(remaining) };
+}
 
 const fitsInto = (limits: readonly ToldLimit[], cost: number) => limits.every(({ remaining }) => remaining >= cost);
 
@@ -195,14 +205,14 @@ async function expectAsTold(
   const { action } = client.document["onLimit"] as { action: string };
   expect(status).toBe(fits || action === "tag" ? 200 : 429);
   expect(capacities(ofPolicy)).toEqual(after.map(({ name, limit }) => ({ name, limit })));
-  const [, name, remaining] = /^"([^"]+)";r=(\d+)/.exec(String(ratelimit)) ?? [];
+  const { name, remaining } = shownIn(ratelimit);
   const shown = after.find((one) => one.name === name);
-  expect(shown?.remaining).toBe(Number(remaining));
+  expect(shown?.remaining).toBe(remaining);
   // The limit that is nearest to refusing, or one that refuses.
   if (fits) expect(shown?.remaining).toBe(Math.min(...after.map((one) => one.remaining)));
   else expect(shown?.remaining).toBeLessThan(cost);
   const { "x-ratelimit-limit": limit, "x-ratelimit-remaining": left } = headers;
-  expect([Number(limit), left]).toEqual([shown?.limit, remaining]);
+  expect([Number(limit), Number(left)]).toEqual([shown?.limit, remaining]);
   return after;
 }
 
@@ -251,8 +261,8 @@ function expectForecastAsTold({ document }: Client, { key, cost, mode }: Counts,
     return;
   }
   expect(capacities(byName["ratelimit-policy"])).toEqual(unused.map(({ name, limit }) => ({ name, limit })));
-  const [, shown, remaining] = /^"([^"]+)";r=(\d+)/.exec(String(byName["ratelimit"])) ?? [];
-  expect(unused).toContainEqual(expect.objectContaining({ name: shown, remaining: Number(remaining) + cost }));
+  const { name, remaining } = shownIn(byName["ratelimit"]);
+  expect(unused).toContainEqual(expect.objectContaining({ name, remaining: remaining + cost }));
 }
 
 /** A gateway that answers too late may or may not have carried out the order. */
@@ -267,10 +277,8 @@ async function topUpOrReset(
   trial: Counts,
   before: readonly ToldLimit[],
 ): Promise<readonly ToldLimit[] | undefined> {
-  const { policy, key, plan } = queryOf(client, trial);
   if (random.below(2) === 0) {
-    const search = `policy=${policy}&key=${encodeURIComponent(JSON.stringify(key))}&literal=true`;
-    const answer = await system.api("DELETE", `/apps/default/counters?${search}`);
+    const answer = await system.api("DELETE", pathOf(client, trial));
     if (!isCarriedOut(answer)) return undefined;
     const after = await countersOf(client, trial);
     expect(after).toEqual(before.map((one) => ({ ...one, remaining: one.limit })));
@@ -278,7 +286,7 @@ async function topUpOrReset(
   }
   const { name } = random.of(before);
   const units = 1 + random.below(4);
-  const body = { policy, key, units, limit: name, ...(plan === undefined ? {} : { plan }) };
+  const body = { ...queryOf(client, trial), units, limit: name };
   const answer = await system.api("POST", "/apps/default/counters?literal=true", body);
   if (!isCarriedOut(answer)) return undefined;
   const after = await countersOf(client, trial);

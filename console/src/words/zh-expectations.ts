@@ -117,7 +117,7 @@ export const expectations: Readonly<Record<string, string>> = {
   '"header:NAME", "request-bytes" or "response-bytes"': '"header:名称"、"request-bytes" 或 "response-bytes"',
   '"~" and a regular expression; at character {} of this {}': '"~" 加正则表达式；其中第 {} 个字符{}',
   '{}, in an expression that begins like "{}"': '{}，在开头形如 "{}" 的表达式中',
-  // Of consumers.
+  // These are said of consumers.
   "a plan of a policy with planBy: consumer, and the app has none":
     "planBy 为 consumer 的策略的套餐，而该应用没有这样的策略",
   "a plan of a policy with planBy: consumer, like {}": "planBy 为 consumer 的策略的套餐，例如 {}",
@@ -127,14 +127,14 @@ export const expectations: Readonly<Record<string, string>> = {
   "{}, which limits nothing": "{}，不限制任何请求",
   "a duration: without scope: cluster, a gateway that restarts forgets what it has counted":
     "一个时长：scope 不是 cluster 时，网关重启后会忘记已有的计数",
-  "a time zone by which the policy goes itself: {}": "策略自身使用的时区之一：{}",
+  "one of the time zones that the policy uses: {}": "策略自身使用的时区之一：{}",
   "at least {}, for requests that cost {}": "至少 {}（供消耗量为 {} 的请求使用）",
   "{}, by which such requests are always refused": "{}，这样的请求将始终被拒绝",
   'the window, time zone, anchor and precision of the policy\'s limit "{}", so that its counter goes on':
     '与策略的限制 "{}" 相同的窗口、时区、起始日和精度，使计数器得以延续',
   "another one, with which the consumer's counter begins anew": "不同的设置，消费者的计数器将重新开始",
   "{}, in well-formed Unicode": "{}，且为格式正确的 Unicode",
-  // Of regular expressions.
+  // These are said of regular expressions.
   "begins a class by name, which is not supported; by itself it is written {}":
     "开始了按名称的字符类，不支持；表示该字符本身时写作 {}",
   "begins more than {} steps, its repetitions written out": "展开重复后超过 {} 步",

@@ -12,7 +12,7 @@ import { describeValue, limitsFrom, type Problem, validatePolicy } from "@sluice
 import type { Terms } from "../storage/consumer-changes.ts";
 import { newestRevision, plansOfConsumers, policiesNamed } from "../storage/consumer-policies.ts";
 import type { Database } from "../storage/tables.ts";
-import { canonicalZones, zonesIn } from "../zones/policy-zones.ts";
+import { canonicalZones, withZoneNames } from "../zones/policy-zones.ts";
 
 /** Of more policies than these, a body's consumers get no warnings. */
 const mostPolicies = 1_000;
@@ -33,9 +33,6 @@ interface Known {
 interface Asking {
   readonly plans: ReadonlySet<string>;
   readonly defaultPlan: string;
-  readonly scope: unknown;
-  /** By which it goes, whatever the plan. */
-  readonly zones: ReadonlySet<string>;
   /** By plan, of the plans that somebody has asked for. */
   readonly limits: Map<string, LimitsOfPlan>;
 }
@@ -44,6 +41,9 @@ interface LimitsOfPlan {
   readonly limits: readonly Limit[];
   /** The most that a request is said to cost; 1 for response-bytes, which are charged afterwards, and for templates, which are not read here. */
   readonly mostCost: number;
+  /** The policy's, whatever the plan. */
+  readonly scope: unknown;
+  readonly zones: ReadonlySet<string>;
 }
 
 const nothingKnown = (): Known => ({ plans: undefined, policies: new Map() });
@@ -108,8 +108,7 @@ export class ConsumerWarnings {
     const own = JSON.parse(canonicalZones(overrides)) as Readonly<Record<string, OwnLimits>>;
     const limits = await this.#look(Object.keys(own), plan);
     for (const [name, list] of Object.entries(own)) {
-      const asking = this.#known.policies.get(name);
-      if (this.#named.has(name)) warnings.push(...ofOverride(name, list, asking, limits.get(name)));
+      if (this.#named.has(name)) warnings.push(...ofOverride(name, list, limits.get(name)));
     }
     return warnings;
   }
@@ -139,11 +138,11 @@ export class ConsumerWarnings {
     }
     if (unknown.length === 0) return found;
     for (const { name, document } of await policiesNamed(this.#database, this.#app, unknown)) {
-      const text = canonicalZones(document);
-      const read = JSON.parse(text) as Readonly<Record<string, unknown>>;
-      const asking = policies.get(name) ?? askingOf(read, text);
+      const { sent, names: zones } = withZoneNames(document);
+      const read = JSON.parse(sent) as Readonly<Record<string, unknown>>;
+      const asking = policies.get(name) ?? askingOf(read);
       policies.set(name, asking);
-      const limits = asking === undefined ? undefined : limitsOf(read, planIn(asking, plan));
+      const limits = asking === undefined ? undefined : limitsOf(read, planIn(asking, plan), zones);
       if (limits !== undefined) {
         asking?.limits.set(planIn(asking, plan), limits);
         found.set(name, limits);
@@ -154,16 +153,9 @@ export class ConsumerWarnings {
   }
 }
 
-function askingOf(document: Readonly<Record<string, unknown>>, text: string): Asking | undefined {
-  const { plans, planBy, defaultPlan, scope } = document;
+function askingOf({ plans, planBy, defaultPlan }: Readonly<Record<string, unknown>>): Asking | undefined {
   if (planBy !== byConsumer) return undefined;
-  return {
-    plans: new Set(Object.keys(plans as object)),
-    defaultPlan: defaultPlan as string,
-    scope,
-    zones: zonesIn(text),
-    limits: new Map(),
-  };
+  return { plans: new Set(Object.keys(plans as object)), defaultPlan: defaultPlan as string, limits: new Map() };
 }
 
 function planIn({ plans, defaultPlan }: Asking, plan: string): string {
@@ -171,29 +163,28 @@ function planIn({ plans, defaultPlan }: Asking, plan: string): string {
 }
 
 /** @param document of a policy that has the plan. Templates have no limits, so that they need not be resolved. */
-function limitsOf(document: Readonly<Record<string, unknown>>, plan: string): LimitsOfPlan | undefined {
+function limitsOf(
+  document: Readonly<Record<string, unknown>>,
+  plan: string,
+  zones: ReadonlySet<string>,
+): LimitsOfPlan | undefined {
   const { name, plans, planBy, key, scope, cost = 1 } = document;
   const isTemplate = typeof cost === "object" && cost !== null && "template" in cost;
   const ofPlan = { [plan]: (plans as Readonly<Record<string, unknown>>)[plan] };
   const one = { name, plans: ofPlan, planBy, defaultPlan: plan, key, scope, ...(isTemplate ? {} : { cost }) };
   const { policy } = validatePolicy(one);
   const limits = policy?.plans?.limits[plan];
-  return limits && { limits, mostCost: policy?.costSource?.room ?? policy?.cost ?? 1 };
+  return limits && { limits, mostCost: policy?.costSource?.room ?? policy?.cost ?? 1, scope, zones };
 }
 
-/** @param asking undefined if no policy of the name asks for consumers @param ofPlan of the consumer's plan in it */
-function ofOverride(
-  name: string,
-  own: OwnLimits,
-  asking: Asking | undefined,
-  ofPlan: LimitsOfPlan | undefined,
-): Problem[] {
+/** @param ofPlan of the consumer's plan; undefined if no policy of the name asks for consumers */
+function ofOverride(name: string, own: OwnLimits, ofPlan: LimitsOfPlan | undefined): Problem[] {
   const path = `overrides.${name}`;
-  if (asking === undefined || ofPlan === undefined) {
+  if (ofPlan === undefined) {
     return [{ path, expected: "the name of a policy of the app with planBy: consumer", got: describeValue(name) }];
   }
   return limitsFrom(own, ofPlan.mostCost).flatMap(
-    (limit, i) => ofLimit(`${path}[${i}]`, own[i] ?? {}, limit, asking, ofPlan) ?? [],
+    (limit, i) => ofLimit(`${path}[${i}]`, own[i] ?? {}, limit, ofPlan) ?? [],
   );
 }
 
@@ -202,8 +193,7 @@ function ofLimit(
   path: string,
   written: OwnLimits[number],
   limit: Limit,
-  { scope, zones }: Asking,
-  { limits, mostCost }: LimitsOfPlan,
+  { limits, mostCost, scope, zones }: LimitsOfPlan,
 ): Problem | undefined {
   const held = limits.find((one) => one.name === limit.name);
   if (held === undefined) {
@@ -220,7 +210,7 @@ function ofLimit(
   }
   const { timezone = utc } = limit.calendar ?? {};
   if (timezone !== utc && !zones.has(timezone)) {
-    const expected = `a time zone by which the policy goes itself: ${[utc, ...zones].join(", ")}`;
+    const expected = `one of the time zones that the policy uses: ${[utc, ...zones].join(", ")}`;
     return { path: `${path}.timezone`, expected, got: `${describeValue(timezone)}, which limits nothing` };
   }
   if (capacity(rateOf(limit)) < mostCost) {

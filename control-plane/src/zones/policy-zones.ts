@@ -29,18 +29,18 @@ export function withZones(
 
 /** The same for documents whose zones come with other ones: limits that consumers have of their own. */
 export function canonicalZones(document: string): string {
-  return withNames(document, zoneName);
+  return withZoneNames(document).sent;
 }
 
-/** Returns the canonical names of the zones in a document in JSON. */
-export function zonesIn(document: string): ReadonlySet<string> {
+/** The same, and the canonical names. */
+export function withZoneNames(document: string): { readonly sent: string; readonly names: ReadonlySet<string> } {
   const names = new Set<string>();
-  withNames(document, (timezone) => {
+  const sent = withNames(document, (timezone) => {
     const name = zoneName(timezone);
     if (name !== undefined) names.add(name);
     return name;
   });
-  return names;
+  return { sent, names };
 }
 
 /** @param nameOf undefined: there is no such zone, and its name stays */

@@ -124,7 +124,7 @@ function wayOut(retryAfter: Decision["retryAfter"], resetAfter: Decision["resetA
     : "The request costs more than its limit ever holds.";
 }
 
-/** Longer waits are said as a date. */
+/** A longer wait is told as a moment. */
 const mostPlainSeconds = 120;
 
 /** Returns `in 7 s` or `at 2026-12-02 18:57:34 UTC`, rounded up. */

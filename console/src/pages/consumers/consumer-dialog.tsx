@@ -10,14 +10,13 @@ import { type ConsumerTerms, consumerWarningsQuery, policiesQuery } from "../../
 import { Confirmation } from "../../parts/dialog.tsx";
 import { Field } from "../../parts/field.tsx";
 import { useTell } from "../../parts/notices.tsx";
+import { PolicyChoice } from "../../parts/policy-choice.tsx";
 import { useSettled } from "../../parts/use-settled.ts";
 import { visible } from "../../parts/visible.ts";
 import { Warnings } from "../../parts/warnings.tsx";
 
 /** How long the answer waits for gateways. */
 const wait = "5s";
-/** More would make the list slow. */
-const mostOffered = 100;
 const example = "books:\n  - { name: daily, algorithm: fixed-window, quota: 5000, window: 1d }";
 
 /** @param consumer undefined: a new one */
@@ -40,10 +39,7 @@ export function ConsumerDialog({
   const [fault, setFault] = useState<string>();
   const offered = useId();
   const { data: policies = [] } = useQuery(policiesQuery(app));
-  const ofConsumers = useMemo(
-    () => policies.map(({ document }) => document).filter(({ planBy }) => planBy === "consumer"),
-    [policies],
-  );
+  const ofConsumers = useMemo(() => policies.map(({ document }) => document).filter(asksForConsumers), [policies]);
   const plans = useMemo(() => plansOf(ofConsumers), [ofConsumers]);
   const isChanged = plan !== (consumer?.plan ?? "") || own !== original;
   const settled = useSettled(isChanged ? JSON.stringify({ id, plan, own }) : "");
@@ -114,7 +110,7 @@ export function ConsumerDialog({
           />
         )}
       </Field>
-      <LimitsOfPolicy policies={ofConsumers} plan={plan} own={own} onInsert={setOwn} />
+      <LimitsOfPolicy app={app} policies={ofConsumers} plan={plan} own={own} onInsert={setOwn} />
       <div role="status">
         <Warnings warnings={warnings} />
       </div>
@@ -148,20 +144,23 @@ function plansOf(policies: readonly StoredPolicy[]): readonly string[] {
   return [...new Set(policies.flatMap(({ plans = {} }) => Object.keys(plans)))].sort();
 }
 
+const asksForConsumers = ({ planBy }: StoredPolicy) => planBy === "consumer";
+
 /** Writes the limits of a policy into the consumer's own, to be changed. */
 function LimitsOfPolicy({
+  app,
   policies,
   plan,
   own,
   onInsert,
 }: {
+  app: string;
   policies: readonly StoredPolicy[];
   plan: string;
   own: string;
   onInsert: (own: string) => void;
 }) {
   const t = useTranslations("consumers");
-  const offered = useId();
   const [name, setName] = useState("");
   const policy = policies.find((one) => one.name === name);
   const yaml = parseDocument(own);
@@ -173,27 +172,15 @@ function LimitsOfPolicy({
   };
   if (policies.length === 0) return null;
   return (
-    <Field label={t("begin")}>
-      {(input) => (
-        <div className="actions">
-          <input {...input} list={offered} value={name} spellCheck={false} onChange={(e) => setName(e.target.value)} />
-          <datalist id={offered}>
-            {policies
-              .filter((one) => one.name.includes(name))
-              .slice(0, mostOffered)
-              .map((one) => (
-                <option key={one.name} value={one.name} />
-              ))}
-          </datalist>
-          <button
-            type="button"
-            disabled={policy === undefined || !isOpen}
-            onClick={() => policy !== undefined && insert(policy)}
-          >
-            {t("insert")}
-          </button>
-        </div>
-      )}
-    </Field>
+    <div className="actions">
+      <PolicyChoice app={app} policy={name} onChoose={setName} label={t("begin")} isOffered={asksForConsumers} />
+      <button
+        type="button"
+        disabled={policy === undefined || !isOpen}
+        onClick={() => policy !== undefined && insert(policy)}
+      >
+        {t("insert")}
+      </button>
+    </div>
   );
 }

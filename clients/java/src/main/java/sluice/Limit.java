@@ -21,7 +21,7 @@ import java.util.function.Function;
 public final class Limit extends Filter {
   private static final System.Logger LOG = System.getLogger("sluice");
   private static final String QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-  /** Longer waits are said as a date. */
+  /** A longer wait is told as a moment. */
   private static final long MOST_PLAIN_SECONDS = 120;
   private static final DateTimeFormatter MOMENT =
       DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss 'UTC'", Locale.ROOT).withZone(ZoneOffset.UTC);
