@@ -41,7 +41,7 @@ const serversOfSpellings: readonly SystemPackage[] = [
 
 /**
  * What the tests need in addition to the gateway's packages: their own Redis and databases, the other runtimes, a load generator, a clock,
- * certificates.
+ * certificates, Prometheus.
  */
 const testPackages: readonly SystemPackage[] = [
   { name: "redis-server", file: "/usr/bin/redis-server" },
@@ -59,6 +59,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "default-jdk-headless", file: "/usr/bin/javac" },
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
   { name: "golang-go", file: "/usr/bin/go" },
+  { name: "prometheus", file: "/usr/bin/prometheus" },
   ...serversOfSpellings,
 ];
 

@@ -6,6 +6,11 @@ import { buildControlPlane } from "./app.ts";
 import { type Configuration, ConfigurationError, readConfiguration } from "./configuration.ts";
 import { runTransfer } from "./transfer-command.ts";
 
+const sumsByOtherNames = [
+  "nodejs_active_handles_total",
+  "nodejs_active_requests_total",
+  "nodejs_active_resources_total",
+];
 /** Shorter than the time that supervisors wait before they kill a process. */
 const maxStopMs = 5_000;
 const consoleDirectory = join(import.meta.dirname, "../../console/dist");
@@ -23,6 +28,8 @@ async function run(configuration: Configuration): Promise<void> {
   // Printed before anything else can fail: the token cannot be read again.
   if (firstAdminToken !== undefined) console.log(`sluice: admin token (shown once): ${firstAdminToken}`);
   collectDefaultMetrics({ register: app.metrics.registry });
+  // These are gauges whose names say that they are counters. Others have the same numbers by type.
+  for (const name of sumsByOtherNames) app.metrics.registry.removeSingleMetric(name);
 
   let stopping = false;
   const stop = (signal?: NodeJS.Signals) => {

@@ -143,7 +143,6 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "gateway/src/check-api",
     "gateway/src/consumers",
     "gateway/src/metrics",
-    "gateway/src/redis",
     "gateway/src/runtime",
     "gateway/src/settings.ts",
     "gateway/src/snapshot",

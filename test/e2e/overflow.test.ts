@@ -106,7 +106,7 @@ it("admits no more than the quota when the memory is full to the last byte, and 
     }),
   );
   await Promise.all(all);
-  expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
+  expect(await gateway.metric("sluice_evictions_total")).toBe(0);
   expect(gateway.log).not.toContain("undecided");
 });
 

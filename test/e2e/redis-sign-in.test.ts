@@ -102,7 +102,7 @@ it.each([
   expect(lines()[0]).toContain(`Redis did not answer at the start: ${message}`);
   expect(gateway.log).not.toContain("s3cret");
   // The failure at the start opens no breaker.
-  expect(await gateway.metric("sluice_redis_breakers_open")).toBe(0);
+  expect(await gateway.metric('sluice_redis_breakers_open{worker="0"}')).toBe(0);
 });
 
 it("logs nothing at the start if Redis answers", async () => {

@@ -26,7 +26,7 @@ export const metricNames = [
   "sluice_counters_free_bytes",
   "sluice_live_gateways",
   "sluice_lock_timeouts_total",
-  "sluice_counter_evictions_total",
+  "sluice_evictions_total",
   "sluice_unstored_charges_total",
 ] as const;
 

@@ -107,7 +107,7 @@ export async function runSpray(stack: AsyncDisposableStack, plan: SprayPlan): Pr
   const facts = await victims.facts();
   // The counts of workers are summed now and then.
   await sleep(300);
-  const evictions = await gateway.metric("sluice_counter_evictions_total");
+  const evictions = await gateway.metric("sluice_evictions_total");
   const { body } = await ask(`${gateway.privateUrl}/sluice/metrics`);
   const failed = Object.entries(statuses).filter(([status]) => Number(status) >= 500);
   return {

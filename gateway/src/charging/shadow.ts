@@ -1,7 +1,8 @@
 // A policy in shadow mode: decided and charged separately from everything else, and only reported.
 
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
-import { countDecision, type Result } from "../metrics/counts.ts";
+import { countDecision } from "../metrics/counts.ts";
+import type { Result } from "../metrics/series.ts";
 import { type Check, newOutcome } from "../stores/store.ts";
 import { deferCharge } from "./deferred-charges.ts";
 import { holdSlots } from "./held-slots.ts";

@@ -6,12 +6,12 @@ import { capacity } from "../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { clearMerged, type MergedDecision, mergeLimit } from "../../../limiter/src/compiled/merged-decision.ts";
 import { countEvent } from "../metrics/counts.ts";
-import { publishWaiting } from "../metrics/waiting-counts.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
 import { hasPlace, leavePlace, newPlaces, takePlace } from "../runtime/app-places.ts";
 import { unwatchClient, watchClient } from "../runtime/client-watch.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { sleepAtLeastUs } from "../runtime/stopwatch.ts";
+import { publishState } from "../runtime/worker-states.ts";
 import type { Charge } from "../stores/store.ts";
 
 interface Waiting {
@@ -43,7 +43,7 @@ let mostWaiting = math.huge;
 /** For each worker's start. */
 export function boundWaiting(most: number): void {
   mostWaiting = most;
-  publishWaiting(waitingRequests);
+  publishState("waiting", waitingRequests);
 }
 
 function leave(this: void, { app, policy, size, ofPolicy }: Waiting): void {
@@ -51,7 +51,7 @@ function leave(this: void, { app, policy, size, ofPolicy }: Waiting): void {
   waitingRequests -= 1;
   const others = (ofPolicies[policy] as number) - ofPolicy;
   ofPolicies[policy] = others > 0 ? others : undefined;
-  publishWaiting(waitingRequests);
+  publishState("waiting", waitingRequests);
 }
 
 /** Requests that wait on this worker. */
@@ -96,7 +96,7 @@ export function beginWaiting(policy: CompiledPolicy, charges?: readonly Charge[]
   takePlace(places, app, size);
   waitingRequests += 1;
   ofPolicies[kind] = (ofPolicies[kind] ?? 0) + ofPolicy;
-  publishWaiting(waitingRequests);
+  publishState("waiting", waitingRequests);
 }
 
 function kindOf({ counterPrefix }: CompiledPolicy, caller: string | undefined): string {

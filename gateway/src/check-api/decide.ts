@@ -25,7 +25,7 @@ import { chargeForGood, refundSurely } from "../charging/refunds.ts";
 import { observe } from "../charging/shadow.ts";
 import { mayWait, mostOfOnePolicy, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCallersDecision } from "../metrics/caller-counts.ts";
-import { countDecision } from "../metrics/counts.ts";
+import { countDecision, countRefusedRequest } from "../metrics/counts.ts";
 import {
   type AppliedPolicy,
   applicabilityToAddress,
@@ -148,6 +148,7 @@ export function decideRequestedChecks(
       countDecision(policy, allowed ? "allowed" : "refused", keyValues);
     }
     if (allowed && merged.delayUs > 0) countDecision(policy, "delayed", undefined);
+    if (!allowed && merged.policy !== undefined) countRefusedRequest(policy, merged.limitName);
   }
   if (areLogged()) logForAll(outcomes);
   return outcomes;

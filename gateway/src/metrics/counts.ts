@@ -1,12 +1,14 @@
-// Counts of decisions by policy and result, and of other events. Each worker counts in its own memory and adds to the shared dict
+// Counts of decisions by policy, plan and result, and of other events. Each worker counts in its own memory and adds to the shared dict
 // now and then, so that counting costs a request no access to shared memory.
 
+import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { runEvery } from "../runtime/background.ts";
 import { reportSmallMetrics } from "../runtime/missing-parts.ts";
 import { dequeue, enqueue, lengthOf, newQueue } from "../runtime/queue.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { weakValues } from "../runtime/tables.ts";
+import { policiesOf } from "../snapshot/current.ts";
 import { countNewKey, handActivityOver, keyTextsOf, noteDecisions } from "./activity.ts";
 import {
   admittedKeys,
@@ -17,17 +19,13 @@ import {
   isPending,
   newDecisionCounts,
   refused,
+  refusedByLimit,
   refusedKeys,
   shadowRefused,
   soleCount,
   soleKey,
 } from "./decision-counts.ts";
-
-/**
- * degraded: Redis did not decide. delayed: the request had to wait, or its caller was told to. Both are counted once a request, in
- * addition to the result that it then had.
- */
-export type Result = "allowed" | "refused" | "shadow-refused" | "degraded" | "delayed";
+import { hasLimit, type Result, type SeriesKind, seriesKey } from "./series.ts";
 
 /** Each decision has one of them. */
 export const decisionResults: readonly Result[] = ["allowed", "refused", "shadow-refused"];
@@ -61,18 +59,6 @@ export type Event =
 
 const flushEverySeconds = 0.1;
 const mostPoliciesAtOnce = 500;
-/**
- * Separates app and policy in the key of a series. A single character encodes the result, so that the longest key has 127
- * characters: LuaJIT hashes only a few bytes of a longer string, and to make the keys of ten thousand such names takes seconds.
- */
-const separators: Readonly<Record<Result, string>> = {
-  allowed: "=",
-  refused: "!",
-  "shadow-refused": "~",
-  degraded: "?",
-  delayed: "+",
-};
-const seriesPattern = "^([%w-]+)[=!~?+]([%w-]+)$";
 /** Prefix of the sums over all policies, including removed ones. A reader of the sum does not have to read the series. */
 const totalKey = "total:";
 /**
@@ -86,7 +72,7 @@ const checkKeys: Record<number, string> = {};
 
 let pending: Record<string, number> = {};
 /**
- * By policy and key. Overrides, costs that requests state, and revisions of a policy are counted together: each cost beyond the few
+ * By policy, plan and key. Overrides, costs that requests state, and revisions of a policy are counted together: each cost beyond the few
  * that are remembered is a compiled policy of its own, as many as a hostile client states.
  */
 const countsByName = weakValues<DecisionCounts>();
@@ -94,13 +80,27 @@ const unflushed = newQueue<CompiledPolicy>();
 
 /** @param keyValues encoded; undefined: the request has none, or nobody asks whose it was */
 export function countDecision(policy: CompiledPolicy, result: Result, keyValues: string | undefined): void {
-  const counts = (policy.counts as DecisionCounts | undefined) ?? newCounts(policy);
+  const counts = countsOf(policy);
   counts[places[result]] += 1;
   if (keyValues !== undefined) {
     if (result !== "allowed") countKey(counts, refusedKeys, keyValues);
     else if (counts[soleKey] === keyValues) counts[soleCount] += 1;
     else countKey(counts, admittedKeys, keyValues);
   }
+  willFlush(policy, counts);
+}
+
+/** Counts a request or a check that is refused, beside the decision, by the limit that its answer names. */
+export function countRefusedRequest(policy: CompiledPolicy, limit: string): void {
+  const counts = countsOf(policy);
+  const known = counts[refusedByLimit];
+  const byLimit = known === false ? emptyTable<number>() : known;
+  counts[refusedByLimit] = byLimit;
+  byLimit[limit] = (byLimit[limit] ?? 0) + 1;
+  willFlush(policy, counts);
+}
+
+function willFlush(policy: CompiledPolicy, counts: DecisionCounts): void {
   if (counts[isPending]) return;
   counts[isPending] = true;
   enqueue(unflushed, policy);
@@ -117,8 +117,12 @@ function countKey(
   known.counts[keyValues] = counted + 1;
 }
 
+function countsOf(policy: CompiledPolicy): DecisionCounts {
+  return (policy.counts as DecisionCounts | undefined) ?? newCounts(policy);
+}
+
 function newCounts(policy: CompiledPolicy): DecisionCounts {
-  const name = policy.counterPrefix + keyTextsOf(policy).join("\n");
+  const name = `${policy.counterPrefix}${policy.plan ?? ""}\n${keyTextsOf(policy).join("\n")}`;
   const counts = countsByName.get(name) ?? newDecisionCounts();
   countsByName.set(name, counts);
   policy.counts = counts;
@@ -180,7 +184,7 @@ function flushPolicies(most: number): void {
 }
 
 function flushPolicyCounts(policy: CompiledPolicy, counts: DecisionCounts): void {
-  const { app, name } = policy;
+  const { app, name, plan = "" } = policy;
   counts[isPending] = false;
   noteDecisions(policy, counts);
   for (const result of results) {
@@ -188,8 +192,18 @@ function flushPolicyCounts(policy: CompiledPolicy, counts: DecisionCounts): void
     counts[places[result]] = 0;
     if (count === 0) continue;
     addPending(totalKey + result, count);
-    if (addToSeries(seriesKey(app, name, result), count)) continue;
-    countUnlisted(count);
+    if (!addToSeries(seriesKey(result, app, name, plan), count)) countUnlisted(count);
+  }
+  const byLimit = counts[refusedByLimit];
+  if (byLimit !== false) flushRefusedRequests(app, name, byLimit);
+  counts[refusedByLimit] = false;
+}
+
+function flushRefusedRequests(app: string, name: string, byLimit: Readonly<Record<string, number>>): void {
+  const policy = policiesOf(app)[name];
+  for (const limit in byLimit) {
+    const part = policy !== undefined && hasLimit(policy, limit) ? limit : "";
+    addToSeries(seriesKey("refused-requests", app, name, part), byLimit[limit] as number);
   }
 }
 
@@ -209,19 +223,13 @@ function countUnlisted(count: number): void {
   reportSmallMetrics();
 }
 
-function seriesKey(app: string, policy: string, result: Result): string {
-  return app + separators[result] + policy;
-}
-
-/** Returns what all workers have flushed of a policy; undefined: nothing. */
-export function decisionCount(app: string, policy: string, result: Result): number | undefined {
-  return metricsDict.get<number>(seriesKey(app, policy, result))[0];
-}
-
-/** @returns the app and the policy of the series with this key; undefined if the key belongs to another number */
-export function policyOfSeries(key: string): LuaMultiReturn<[app: string | undefined, policy: string | undefined]> {
-  const [app, policy] = string.match(key, seriesPattern);
-  return $multi(app, policy);
+/**
+ * Returns what all workers have flushed of a series. Undefined: nothing.
+ *
+ * @param part as in `partsOf`
+ */
+export function countOf(kind: SeriesKind, { app, name }: CompiledPolicy, part: string): number | undefined {
+  return metricsDict.get<number>(seriesKey(kind, app, name, part))[0];
 }
 
 /** Sums over all policies by result, including removed policies. */

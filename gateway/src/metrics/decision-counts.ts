@@ -16,6 +16,7 @@ export type DecisionCounts = [
   delayed: number,
   refusedKeys: KeyCounts | false,
   hasCountedKeys: boolean,
+  refusedByLimit: Record<string, number> | false,
 ];
 
 /** Decisions since the counts were last flushed. */
@@ -37,6 +38,9 @@ export const refusedKeys = 9;
 /** True if the policy is among those whose keys wait to be reported. */
 export const hasCountedKeys = 10;
 
+/** Requests since the counts were last flushed that were refused, by the name of the limit that their answers name. False: there were none. */
+export const refusedByLimit = 11;
+
 export function newDecisionCounts(): DecisionCounts {
-  return [0, false, "", 0, false, 0, 0, 0, 0, false, false];
+  return [0, false, "", 0, false, 0, 0, 0, 0, false, false, false];
 }

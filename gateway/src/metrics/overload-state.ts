@@ -1,25 +1,20 @@
 // Publishes which workers decide by their share by choice, because Redis is overloaded, so that any worker can say so in the metrics
 // and to the control plane.
 
-import { stateDict } from "../runtime/shared-memory.ts";
+import { publishedState, publishState } from "../runtime/worker-states.ts";
 import { addPending, flushedCount } from "./counts.ts";
 
-const stateKey = "overloaded:";
 const decisionsKey = "overload-decisions";
 
 /** Also called when a worker starts: one that was killed may have left its state behind. */
 export function publishOverload(isOverloaded: boolean): void {
-  stateDict.safe_set(stateKey + ngx.worker.id(), isOverloaded ? 1 : 0);
-}
-
-export function isOverloadedWorker(worker: number): boolean {
-  return stateDict.get<number>(stateKey + worker)[0] === 1;
+  publishState("overloaded", isOverloaded ? 1 : 0);
 }
 
 /** Returns how many workers of this nginx are overloaded. */
 export function overloadedWorkers(): number {
   let count = 0;
-  for (let id = 0; id < ngx.worker.count(); id++) if (isOverloadedWorker(id)) count += 1;
+  for (let id = 0; id < ngx.worker.count(); id++) if (publishedState("overloaded", id) === 1) count += 1;
   return count;
 }
 

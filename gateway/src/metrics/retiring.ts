@@ -1,14 +1,14 @@
-// Counts of removed policies and tokens disappear from the metrics at once and from shared memory soon afterwards. So the memory is bounded
-// by the policies and tokens in force.
+// Counts of removed policies, plans, limits and tokens disappear from the metrics at once and from shared memory soon afterwards. So the memory is bounded
+// by the policies, plans, limits and tokens in force.
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import { runEvery } from "../runtime/background.ts";
 import { addSafely, metricsDict } from "../runtime/shared-memory.ts";
 import { besideRequests } from "../runtime/slices.ts";
-import { currentState, policiesOf } from "../snapshot/current.ts";
+import { currentState } from "../snapshot/current.ts";
 import { callerOfSeries, shortHash } from "./caller-counts.ts";
-import { policyOfSeries } from "./counts.ts";
+import { isSeriesInForce } from "./series.ts";
 
 /** Much longer than it takes the last worker to flush what it counted before the policy was removed. */
 const sweepEverySeconds = 60;
@@ -46,9 +46,8 @@ function sweep(pause: Pause): void {
 }
 
 function visit(key: string, callers: Record<string, true>): void {
-  const [app, policy] = policyOfSeries(key);
-  const caller = app === undefined ? callerOfSeries(key) : undefined;
-  const gone = app !== undefined && policiesOf(app)[policy as string] === undefined;
-  if (gone || (caller !== undefined && callers[caller] === undefined)) metricsDict.delete(key);
+  const inForce = isSeriesInForce(key);
+  const caller = inForce === undefined ? callerOfSeries(key) : undefined;
+  if (inForce === false || (caller !== undefined && callers[caller] === undefined)) metricsDict.delete(key);
   else metricsDict.get(key);
 }

@@ -3,12 +3,13 @@
 
 import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { emptyTable } from "../../../limiter/src/basics/table.ts";
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { SnapshotCaller } from "../../../limiter/src/state/entries.ts";
 import { checkStatuses } from "../check-api/check-errors.ts";
 import { consumerCount, consumersState } from "../consumers/held.ts";
 import { unstoredCount } from "../consumers/shares.ts";
 import { type CallerResult, callerResults, callersDecisions } from "../metrics/caller-counts.ts";
-import { checkCount, decisionCount, decisionResults, eventCount, type Result } from "../metrics/counts.ts";
+import { checkCount, countOf, decisionResults, eventCount } from "../metrics/counts.ts";
 import {
   leaseEvents,
   leaseUnitStates,
@@ -17,8 +18,7 @@ import {
   leaseUnitsExcess,
   leaseUnitsOut,
 } from "../metrics/lease-counts.ts";
-import { luaMemoryBytes } from "../metrics/lua-memory.ts";
-import { isOverloadedWorker, overloadDecisions } from "../metrics/overload-state.ts";
+import { overloadDecisions } from "../metrics/overload-state.ts";
 import {
   batchCount,
   batchedCounters,
@@ -32,12 +32,13 @@ import {
   redisFailures,
 } from "../metrics/redis-calls.ts";
 import { redisIdentities } from "../metrics/redis-health.ts";
-import { waitingRequests } from "../metrics/waiting-counts.ts";
-import { openBreakerCount } from "../redis/breaker.ts";
+import { partsOf, type SeriesKind } from "../metrics/series.ts";
 import { defectCount, defectPlaces } from "../runtime/defects.ts";
 import { consumersDict, countersDict, overflowDict } from "../runtime/shared-memory.ts";
 import { besideRequests, longestSliceSeconds } from "../runtime/slices.ts";
-import { currentState, snapshotAgeSeconds } from "../snapshot/current.ts";
+import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { publishedState, type WorkerState } from "../runtime/worker-states.ts";
+import { currentState } from "../snapshot/current.ts";
 import { isConnected, liveGateways } from "../snapshot/live-gateways.ts";
 import { version } from "../version.ts";
 
@@ -67,26 +68,17 @@ function answer(this: void, pause: Pause): void {
   redisCalls(lines);
   leases(lines);
   gauge(lines, "sluice_workers", "Worker processes of this nginx.", ngx.worker.count());
-  luaMemory(lines);
-  waiting(lines);
-  gauge(
+  ofWorkers(
     lines,
-    "sluice_snapshot_revision",
-    "Revision of the snapshot that this worker uses.",
-    currentState().position.revision,
+    "sluice_lua_memory_bytes",
+    "Lua memory in use, including garbage that is not yet collected.",
+    "lua-memory",
   );
-  gauge(
-    lines,
-    "sluice_snapshot_policies",
-    "Policies in the snapshot that this worker uses.",
-    currentState().policyCount,
-  );
-  gauge(
-    lines,
-    "sluice_snapshot_age_seconds",
-    "Seconds since this worker's snapshot came into force.",
-    snapshotAgeSeconds(),
-  );
+  ofWorkers(lines, "sluice_waiting_requests", "Requests that wait now, for units and for their turn.", "waiting");
+  ofWorkers(lines, "sluice_snapshot_revision", "Revision of the snapshot that the worker uses.", "revision");
+  ofWorkers(lines, "sluice_snapshot_policies", "Policies in the snapshot that the worker uses.", "policies");
+  const age = "Seconds since the worker's snapshot came into force.";
+  ofWorkers(lines, "sluice_snapshot_age_seconds", age, "in-force-since", (at) => stopwatchSeconds() - at);
   gauge(
     lines,
     "sluice_snapshot_slice_max_seconds",
@@ -103,7 +95,12 @@ function answer(this: void, pause: Pause): void {
   for (const { id, workers } of redisIdentities()) {
     lines.push(sample("sluice_redis_workers", { redis: id }, whole(workers)));
   }
-  gauge(lines, "sluice_redis_breakers_open", "Redis servers that this worker sends nothing to.", openBreakerCount());
+  ofWorkers(
+    lines,
+    "sluice_redis_breakers_open",
+    "Redis servers that the worker sends nothing to, because they fail.",
+    "open-breakers",
+  );
   overload(lines);
   gauge(
     lines,
@@ -153,7 +150,7 @@ function answer(this: void, pause: Pause): void {
     "Charges made without their lock, after a timeout.",
     eventCount("lock-timeouts"),
   );
-  total(lines, "sluice_counter_evictions_total", "Counters evicted because memory was full.", eventCount("evictions"));
+  total(lines, "sluice_evictions_total", "Counters evicted because memory was full.", eventCount("evictions"));
   total(
     lines,
     "sluice_unstored_charges_total",
@@ -197,41 +194,50 @@ function printLines(lines: readonly string[]): void {
   ngx.print(`${lines.join("\n")}\n`);
 }
 
-/** Prints the series of the policies in force, so the snapshot bounds their number. */
+/** Prints the series of the policies, plans and limits in force, so the snapshot bounds their number. */
 function printDecisions(pause: Pause): void {
-  const names = namesInForce();
-  const outcomes = "Decisions by policy and result. The results add up: each decision has one.";
-  printSeries(names, "sluice_decisions_total", outcomes, decisionResults, pause);
+  const policies = policiesInForce();
+  const outcomes =
+    "Decisions by policy, plan and result. They add up: each has one result, and one plan unless the policy has no plans or an override applies.";
+  printSeries(policies, "sluice_decisions_total", outcomes, decisionResults, pause);
   const delayed =
     "Decisions after which the request waited, or its caller was told to. They are among those with the result allowed.";
-  printSeries(names, "sluice_delayed_decisions_total", delayed, "delayed", pause);
+  printSeries(policies, "sluice_delayed_decisions_total", delayed, "delayed", pause);
   const degraded = "Decisions that Redis did not make. They are among those with the result that onStoreFailure made.";
-  printSeries(names, "sluice_degraded_decisions_total", degraded, "degraded", pause);
+  printSeries(policies, "sluice_degraded_decisions_total", degraded, "degraded", pause);
+  const requests = "Requests and checks that a limit refused, by the limit that their answers name.";
+  printSeries(policies, "sluice_refused_requests_total", requests, "refused-requests", pause);
 }
 
 /**
  * There may be tens of thousands, with names so long that LuaJIT's hash would not distinguish the lines. So they are printed in pieces, and no
  * line becomes a string of its own. Names are [a-z0-9-] and need no escaping.
  *
- * @param counted the results that are a label, or the one that is counted
+ * @param counted the results that are a label, or the one kind that is counted
  */
 function printSeries(
-  names: readonly (readonly [app: string, policy: string])[],
+  policies: readonly CompiledPolicy[],
   metric: string,
   help: string,
-  counted: readonly Result[] | Result,
+  counted: typeof decisionResults | SeriesKind,
   pause: Pause,
 ): void {
   const headings: string[] = [];
   heading(headings, metric, "counter", help);
   printLines(headings);
   let lines: string[][] = [];
-  for (const [app, name] of names) {
-    for (const result of typeof counted === "string" ? [counted] : counted) {
-      const count = decisionCount(app, name, result);
-      if (count === undefined) continue;
-      const label = result === counted ? "" : `",result="${result}`;
-      lines.push([metric, '{app="', app, '",policy="', name, label, '"} ', whole(count), "\n"]);
+  const kinds = typeof counted === "string" ? [counted] : counted;
+  const label = counted === "refused-requests" ? '",limit="' : '",plan="';
+  for (const policy of policies) {
+    for (const part of partsOf(kinds[0] as SeriesKind, policy)) {
+      for (const kind of kinds) {
+        const count = countOf(kind, policy, part);
+        if (count === undefined) continue;
+        const { app, name } = policy;
+        const ofPart = part === "" ? "" : label + part;
+        const ofResult = kind === counted ? "" : `",result="${kind}`;
+        lines.push([metric, '{app="', app, '",policy="', name, ofPart, ofResult, '"} ', whole(count), "\n"]);
+      }
     }
     if (lines.length >= mostLinesAtOnce) {
       ngx.print(lines);
@@ -243,13 +249,14 @@ function printSeries(
 }
 
 /** Collected in one go: a change that comes between two steps would confuse the iteration. It takes some 20 ns for each policy. */
-function namesInForce(): (readonly [app: string, policy: string])[] {
-  const names: (readonly [app: string, policy: string])[] = [];
+function policiesInForce(): CompiledPolicy[] {
+  const policies: CompiledPolicy[] = [];
   const { policiesByName } = currentState();
   for (const app in policiesByName) {
-    for (const name in policiesByName[app]) names.push([app, name]);
+    const ofApp = policiesByName[app] ?? {};
+    for (const name in ofApp) policies.push(ofApp[name] as CompiledPolicy);
   }
-  return names;
+  return policies;
 }
 
 interface CallersCounts {
@@ -316,10 +323,7 @@ function redisCalls(lines: string[]): void {
 
 function overload(lines: string[]): void {
   const help = "1 while a worker decides by this gateway's share by choice, because Redis is overloaded.";
-  heading(lines, "sluice_overloaded", "gauge", help);
-  for (let id = 0; id < ngx.worker.count(); id++) {
-    lines.push(sample("sluice_overloaded", { worker: `${id}` }, isOverloadedWorker(id) ? "1" : "0"));
-  }
+  ofWorkers(lines, "sluice_overloaded", help, "overloaded");
   const counted =
     "Decisions without Redis by choice, because it is overloaded. sluice_degraded_decisions_total has them, too.";
   total(lines, "sluice_overload_decisions_total", counted, overloadDecisions());
@@ -375,24 +379,28 @@ function errors(lines: string[]): void {
   for (const place of defectPlaces) lines.push(sample(name, { place }, whole(defectCount(place))));
 }
 
-function luaMemory(lines: string[]): void {
-  heading(lines, "sluice_lua_memory_bytes", "gauge", "Lua memory in use, including garbage that is not yet collected.");
+/** Prints what each worker has published. @param made what to print instead of the published number */
+function ofWorkers(
+  lines: string[],
+  name: string,
+  help: string,
+  state: WorkerState,
+  made: (published: number) => number = (published) => published,
+): void {
+  heading(lines, name, "gauge", help);
   for (let id = 0; id < ngx.worker.count(); id++) {
-    const bytes = luaMemoryBytes(id);
-    if (bytes !== undefined) lines.push(sample("sluice_lua_memory_bytes", { worker: `${id}` }, whole(bytes)));
-  }
-}
-
-function waiting(lines: string[]): void {
-  heading(lines, "sluice_waiting_requests", "gauge", "Requests that wait now, for units and for their turn.");
-  for (let id = 0; id < ngx.worker.count(); id++) {
-    lines.push(sample("sluice_waiting_requests", { worker: `${id}` }, whole(waitingRequests(id))));
+    const published = publishedState(state, id);
+    if (published !== undefined) lines.push(sample(name, { worker: `${id}` }, numberText(made(published))));
   }
 }
 
 function gauge(lines: string[], name: string, help: string, value: number): void {
   heading(lines, name, "gauge", help);
-  lines.push(`${name} ${value === math.floor(value) ? whole(value) : decimal(value)}`);
+  lines.push(`${name} ${numberText(value)}`);
+}
+
+function numberText(value: number): string {
+  return value === math.floor(value) ? whole(value) : decimal(value);
 }
 
 function total(lines: string[], name: string, help: string, value: number): void {

@@ -5,6 +5,7 @@ import { runSoon, runUntilDone } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { noteOutage, noteReturn } from "../runtime/outages.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
+import { publishState } from "../runtime/worker-states.ts";
 
 export interface Breaker {
   /** The server's name for the log. */
@@ -43,9 +44,9 @@ export function closedBreaker(name: string): Breaker {
   };
 }
 
-/** How many servers this worker currently sends nothing to. */
-export function openBreakerCount(): number {
-  return openBreakers;
+/** Publishes how many servers this worker sends nothing to. Called when a worker starts. */
+export function publishOpenBreakers(): void {
+  publishState("open-breakers", openBreakers);
 }
 
 export function noteAnswer(breaker: Breaker): void {
@@ -96,6 +97,7 @@ function open(breaker: Breaker, probe: Probe): void {
   }
   breaker.open = true;
   openBreakers += 1;
+  publishOpenBreakers();
   noteOutage(breaker.name, "it fails; nothing is sent to it until it answers a probe");
 }
 
@@ -103,6 +105,7 @@ function close(breaker: Breaker): void {
   breaker.failures = 0;
   breaker.open = false;
   openBreakers -= 1;
+  publishOpenBreakers();
   if (!ngx.worker.exiting()) noteReturn(breaker.name, "it answers again, or another server has taken its place");
 }
 

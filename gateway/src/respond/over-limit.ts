@@ -2,13 +2,16 @@
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { MergedDecision } from "../../../limiter/src/compiled/merged-decision.ts";
+import { countRefusedRequest } from "../metrics/counts.ts";
 import type { HeaderStyle } from "../settings.ts";
 import { setHeaders } from "./headers.ts";
 import { answer, refusalOf, refuseOverLimit } from "./refuse.ts";
 
 /** Ends the request. */
 export function answerOverLimit(style: HeaderStyle, merged: MergedDecision): undefined {
-  const { onLimit } = (merged.policy as CompiledPolicy).policy;
+  const policy = merged.policy as CompiledPolicy;
+  countRefusedRequest(policy, merged.limitName);
+  const { onLimit } = policy.policy;
   const refusal = refusalOf(onLimit);
   if (refusal !== undefined) return refuseOverLimit(style, merged, refusal);
   if (onLimit.action !== "degrade") return ngx.exit(429);

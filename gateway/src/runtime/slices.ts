@@ -4,9 +4,9 @@ import type { Pause } from "../../../limiter/src/basics/pause.ts";
 import { runSoon } from "./background.ts";
 import { collect, collectDuringLoad, endRoundBefore, isFull, postponeCollection } from "./collector.ts";
 import { noteDefect } from "./defects.ts";
-import { stateDict } from "./shared-memory.ts";
 import { ownCpuSeconds, stopwatchSeconds } from "./stopwatch.ts";
 import { keepTableOpen } from "./string-table.ts";
+import { publishedState, publishState } from "./worker-states.ts";
 
 const sliceSeconds = 0.001;
 /** Of a worker that has nothing else to do. The first request that comes waits no longer than for this. */
@@ -22,7 +22,6 @@ const idleCpuSeconds = 0.00006;
  * The shortest sleep that works in an nginx without OpenResty's patches: a sleep of 0 ends before nginx handles anything else.
  */
 const restSeconds = 0.001;
-const longestKey = "longest-slice:";
 let collecting = false;
 let takingIn = false;
 
@@ -109,16 +108,14 @@ export function rest(): void {
 }
 
 function noteSlice(seconds: number): void {
-  // Each worker has its own key, so nobody else writes it between the two calls.
-  const key = `${longestKey}${ngx.worker.id()}`;
-  if (seconds > (stateDict.get<number>(key)[0] ?? 0)) stateDict.safe_set(key, seconds);
+  if (seconds > (publishedState("longest-slice", ngx.worker.id() ?? 0) ?? 0)) publishState("longest-slice", seconds);
 }
 
 /** The longest slice of all workers, since nginx started. */
 export function longestSliceSeconds(): number {
   let longest = 0;
   for (let id = 0; id < ngx.worker.count(); id++) {
-    longest = math.max(longest, stateDict.get<number>(`${longestKey}${id}`)[0] ?? 0);
+    longest = math.max(longest, publishedState("longest-slice", id) ?? 0);
   }
   return longest;
 }

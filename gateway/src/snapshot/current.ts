@@ -4,10 +4,10 @@ import { emptyTable } from "../../../limiter/src/basics/table.ts";
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { emptyState, nowhere, type PolicyState } from "../../../limiter/src/state/policy-state.ts";
 import { stopwatchSeconds } from "../runtime/stopwatch.ts";
+import { publishState } from "../runtime/worker-states.ts";
 
 const noPoliciesOfApp = emptyTable<CompiledPolicy>();
 let current = emptyState();
-let changedAtSeconds = stopwatchSeconds();
 
 export function currentState(): PolicyState {
   return current;
@@ -28,11 +28,9 @@ export function replaceState(state: PolicyState): void {
   current = state;
 }
 
+/** Publishes what is in force now. Also called when a worker starts. */
 export function noteChanged(): void {
-  changedAtSeconds = stopwatchSeconds();
-}
-
-/** How long this worker has been using the revision that it uses. */
-export function snapshotAgeSeconds(): number {
-  return stopwatchSeconds() - changedAtSeconds;
+  publishState("revision", current.position.revision);
+  publishState("policies", current.policyCount);
+  publishState("in-force-since", stopwatchSeconds());
 }

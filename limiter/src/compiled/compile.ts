@@ -56,6 +56,8 @@ export interface CompiledPolicy {
   readonly overrides?: CompiledOverrides;
   /** Absent: none. The limits beside it are those of the default plan. */
   readonly plans?: CompiledPlans;
+  /** The plan whose limits these are. Absent: the policy has no plans, or these are the limits of an override. */
+  readonly plan?: string;
   /** Of a policy as one of its plans has it, and of its overrides: the limit after which all of them name their lock. */
   readonly lockLimit?: CompiledLimit;
   /** Absent: none. */
@@ -216,7 +218,10 @@ export function compilePolicy(
   const plans = policy.plans === undefined ? undefined : compilePlans(compiled, policy, policy.plans, zones, pause);
   if (policy.overrides !== undefined)
     compiled.overrides = compileOverrides(compiled, policy, policy.overrides, zones, pause);
-  if (plans !== undefined) compiled.plans = plans;
+  if (plans !== undefined) {
+    compiled.plans = plans;
+    compiled.plan = plans.default;
+  }
   const written = writtenOf(policy);
   if (written !== undefined) compiled.written = written;
   return compiled;
@@ -488,7 +493,9 @@ function compilePlans(
       }
       own.push(compiledLimit);
     }
-    policies[name] = variantOf(compiled, policy, own);
+    const inPlan: Mutable<CompiledPolicy> = variantOf(compiled, policy, own);
+    inPlan.plan = name;
+    policies[name] = inPlan;
     pause();
   }
   const compiledPlans: Mutable<CompiledPlans> = { by: plans.by, default: plans.default, policies, zones };

@@ -116,7 +116,7 @@ for (const workers of [1, 2]) {
       }
       await until("two more of three slots are had", () => service.running === held.length);
       for (const key of halfUsed) expect(await statusOf("login-concurrency", key)).toBe(429);
-      expect(await gateway.metric("sluice_counter_evictions_total")).toBe(0);
+      expect(await gateway.metric("sluice_evictions_total")).toBe(0);
       expect(await gateway.metric("sluice_unstored_charges_total")).toBe(0);
       // Of a spray alone, few keys meet a shared counter that has nothing left.
       for (let i = 0; i < 400; i++) await admittedOf("sprayed-token-bucket", `k${3 * cellsInDict + i}`);

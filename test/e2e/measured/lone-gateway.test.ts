@@ -126,7 +126,7 @@ describe.concurrent("a gateway", () => {
         answers.push((await ask(`${flooded.url}/victim`, { headers: { "x-key": "k".repeat(150) } })).status);
       }
       expect(answers).toEqual([204, 204, 429, 429, 429]);
-      expect(await flooded.metric("sluice_counter_evictions_total")).toBe(0);
+      expect(await flooded.metric("sluice_evictions_total")).toBe(0);
       expect(await flooded.metric("sluice_unstored_charges_total")).toBe(0);
     } finally {
       await flooded.stop();

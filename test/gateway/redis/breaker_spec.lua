@@ -295,7 +295,7 @@ describe("an outage", function()
       assert.same({ false, false, 0 }, {
         breaker.open,
         breaker.hurried,
-        world.workers[1].module("gateway.src.redis.breaker").openBreakerCount(),
+        support.openBreakers(world),
       }, "seed " .. seed)
       support.assertQuiet(world)
     end

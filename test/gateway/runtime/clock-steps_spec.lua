@@ -85,7 +85,7 @@ for _, stepUs in ipairs({ -hourUs, hourUs }) do
       world.wallUs = world.wallUs + stepUs
       world.run(1200)
       assert.is_false(call(world, gateways.isConnected))
-      local age = call(world, current.snapshotAgeSeconds)
+      local age = support.metric(world, 'sluice_snapshot_age_seconds{worker="0"}')
       assert.is_true(age >= 2 and age < 3, tostring(age))
     end)
 

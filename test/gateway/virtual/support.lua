@@ -148,7 +148,8 @@ end
 
 -- How many circuit breakers are open in a worker (1).
 function support.openBreakers(world, number)
-  return world.workers[number or 1].module("gateway.src.redis.breaker").openBreakerCount()
+  local worker = world.workers[number or 1]
+  return worker.module("gateway.src.runtime.worker-states").publishedState("open-breakers", worker.ngx.worker.id())
 end
 
 -- How many defects of Sluice there were, by place.
