@@ -5,7 +5,9 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { RedisServer } from "../fixtures/servers/redis-server.ts";
 
 let gateway: LoneGateway;
 let service: Server | undefined;
@@ -33,6 +35,34 @@ async function start(locations: string, policies: readonly Record<string, unknow
 const headersOf = async (path: string) => (await ask(`${gateway.url}${path}`)).headers;
 
 const decided = "access_by_lua_block { sluice.access() }";
+
+const month = { name: "month", algorithm: "fixed-window", quota: 100, window: "month" };
+const rate = { name: "rate", algorithm: "token-bucket", quota: 20, window: "20s", burst: 2 };
+
+it("lists every limit of the policy in RateLimit, and the older fields speak of the first one", async () => {
+  const both = (scope: string) => ({ name: scope, scope, match: { paths: [`/${scope}`] }, limits: [month, rate] });
+  const redis = new RedisServer(await freePort());
+  await redis.start();
+  try {
+    gateway = await LoneGateway.start({
+      policies: [
+        both("node"),
+        both("cluster"),
+        { ...limitOf("node", 1_000_000), match: { paths: ["/node"] }, name: "wide" },
+      ],
+      env: { SLUICE_REDIS_URL: redis.url },
+    });
+    for (const scope of ["node", "cluster"]) {
+      const headers = { ratelimit: expect.stringMatching(/^"rate";r=1;t=1, "month";r=99;t=\d{3,7}$/) };
+      expect(await headersOf(`/${scope}`)).toMatchObject({ ...headers, "x-ratelimit-remaining": "1" });
+      await headersOf(`/${scope}`);
+      const refused = { ratelimit: expect.stringMatching(/^"rate";r=0;t=[12], "month";r=98;t=\d{3,7}$/) };
+      expect(await headersOf(`/${scope}`)).toMatchObject({ ...refused, "x-ratelimit-remaining": "0" });
+    }
+  } finally {
+    await redis.stop();
+  }
+});
 
 describe("a request that is decided twice", () => {
   it("shows only the decision of the location where it ended, after error_page", async () => {

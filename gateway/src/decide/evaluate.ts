@@ -2,7 +2,7 @@
 // first refusal.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
-import { clearMerged, mergeAll, showIfMoreRestrictive } from "../../../limiter/src/compiled/merged-decision.ts";
+import { clearMerged, mergeAll, showAll } from "../../../limiter/src/compiled/merged-decision.ts";
 import { meets } from "../../../limiter/src/index/policy-index.ts";
 import { admit, admitTogether, keepUndecided } from "../charging/admit.ts";
 import { admitInTurn } from "../charging/delay.ts";
@@ -140,7 +140,7 @@ function decideSeparately(check: Check, outcome: Outcome, marks: Marks): boolean
     mergeAll(outcome.merged, own.merged);
   } else {
     own.merged.decision.allowed = true;
-    showIfMoreRestrictive(outcome.merged, policy, own.merged.limitName, own.merged.decision);
+    showAll(outcome.merged, own.merged);
   }
   return outcome.merged.allowed;
 }

@@ -1,8 +1,16 @@
 // Merges the decisions of several limits, of one policy or of many: the request is allowed if all of them allow it, and the
-// headers show the most restrictive limit.
+// headers show the most restrictive limit first, and beside it the others of its policy.
 
 import { type Decision, emptyDecision, never } from "../algorithms/decision.ts";
 import type { CompiledPolicy } from "./compile.ts";
+
+/** What the headers say of a limit that is not the most restrictive. */
+export interface OtherLimit {
+  readonly policy: CompiledPolicy;
+  readonly limitName: string;
+  readonly remaining: number;
+  readonly resetAfterUs: number;
+}
 
 export interface MergedDecision {
   allowed: boolean;
@@ -10,6 +18,8 @@ export interface MergedDecision {
   policy: CompiledPolicy | undefined;
   limitName: string;
   decision: Decision;
+  /** The limits that are not the most restrictive, in the order in which they were decided. */
+  others: OtherLimit[];
   /** The longest wait that a limit imposed on the request, in µs. */
   delayUs: number;
   /** Names of the limits that refused. */
@@ -21,12 +31,16 @@ export interface MergedDecision {
   quiet: boolean;
 }
 
+/** Nothing is added to this one. */
+const noOthers: OtherLimit[] = [];
+
 export function newMergedDecision(): MergedDecision {
   return {
     allowed: true,
     policy: undefined,
     limitName: "",
     decision: emptyDecision(),
+    others: noOthers,
     delayUs: 0,
     violated: [],
     quiet: false,
@@ -36,6 +50,7 @@ export function newMergedDecision(): MergedDecision {
 /** Makes it equal to a new one. */
 export function clearMerged(merged: MergedDecision): void {
   merged.policy = undefined;
+  merged.others = noOthers;
   merged.delayUs = 0;
   if (merged.allowed) return;
   merged.allowed = true;
@@ -70,20 +85,28 @@ export function mergeAll(merged: MergedDecision, own: MergedDecision): void {
   if (!own.allowed) merged.allowed = false;
   for (const name of own.violated) merged.violated.push(name);
   if (own.delayUs > merged.delayUs) merged.delayUs = own.delayUs;
-  showIfMoreRestrictive(merged, own.policy, own.limitName, own.decision);
+  showAll(merged, own);
 }
 
-/**
- * Shows a limit's decision in the headers if it is the most restrictive. The merged decision stays allowed: this alone is for
- * limits whose refusal does not stop the request.
- */
-export function showIfMoreRestrictive(
+/** Shows in the headers what was decided separately. This alone is for a policy whose refusal does not stop the request. */
+export function showAll(merged: MergedDecision, own: MergedDecision): void {
+  if (own.policy === undefined) return;
+  showIfMoreRestrictive(merged, own.policy, own.limitName, own.decision);
+  for (const other of own.others) addOther(merged, other);
+}
+
+function showIfMoreRestrictive(
   merged: MergedDecision,
   policy: CompiledPolicy,
   limitName: string,
   decision: Decision,
-): void {
-  if (merged.policy !== undefined && !isMoreRestrictive(decision, merged.decision)) return;
+): undefined {
+  if (merged.policy !== undefined) {
+    if (!isMoreRestrictive(decision, merged.decision)) {
+      return addOther(merged, otherLimit(policy, limitName, decision));
+    }
+    addOther(merged, otherLimit(merged.policy, merged.limitName, merged.decision));
+  }
   merged.policy = policy;
   merged.limitName = limitName;
   const shown = merged.decision;
@@ -94,6 +117,15 @@ export function showIfMoreRestrictive(
   shown.retryAfterUs = decision.retryAfterUs;
   shown.resetAfterUs = decision.resetAfterUs;
   shown.delayUs = decision.delayUs;
+}
+
+function otherLimit(policy: CompiledPolicy, limitName: string, decision: Decision): OtherLimit {
+  return { policy, limitName, remaining: decision.remaining, resetAfterUs: decision.resetAfterUs };
+}
+
+function addOther(merged: MergedDecision, other: OtherLimit): undefined {
+  if (merged.others === noOthers) merged.others = [other];
+  else merged.others.push(other);
 }
 
 /**

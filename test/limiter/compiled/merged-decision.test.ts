@@ -52,10 +52,25 @@ describe("a merged decision", () => {
       policy: undefined,
       limitName: "",
       decision: { allowed: true, limit: 0, remaining: 0, retryAfterUs: 0, resetAfterUs: 0, delayUs: 0 },
+      others: [],
       delayUs: 0,
       violated: [],
       quiet: false,
     });
+  });
+
+  test("keeps what the limits decided that are not the most restrictive, also of what was decided separately", () => {
+    const own = mergedOf({ burst: allows(2), daily: allows(1, 7), monthly: allows(3) });
+    const othersOf = (merged: MergedDecision) => merged.others.map(({ policy, limitName }) => [policy.name, limitName]);
+    expect(othersOf(own)).toEqual([
+      ["books", "burst"],
+      ["books", "monthly"],
+    ]);
+    const merged = newMergedDecision();
+    mergeLimit(merged, vendor, "all", allows(9));
+    mergeAll(merged, own);
+    expect(othersOf(merged)).toEqual([["vendor", "all"], ...othersOf(own)]);
+    expect(newMergedDecision().others).toEqual([]);
   });
 
   test("allows if all allow, and names no violation", () => {

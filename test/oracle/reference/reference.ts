@@ -881,9 +881,14 @@ function mismatches(outcome: Outcome, answer: AskAnswer): string[] {
   return found;
 }
 
+const itemPattern = /^"(.*)";r=(\d+)(?:;t=(\d+))?$/;
+
 function shows({ policyHeader, limit, remaining, resetsUs }: Shown, headers: AskAnswer["headers"]): boolean {
-  const [, name, r, t] = /^"(.*)";r=(\d+)(?:;t=(\d+))?$/.exec(headers["ratelimit"] ?? "") ?? [];
+  const [first, ...others] = (headers["ratelimit"] ?? "").split(", ");
+  const [, name, r, t] = itemPattern.exec(first ?? "") ?? [];
+  const listed = [name, ...others.map((item) => itemPattern.exec(item)?.[1])];
   return (
+    listed.every((one, i) => policyHeader.includes(`"${one}";q=`) && listed.indexOf(one) === i) &&
     headers["ratelimit-policy"] === policyHeader &&
     name === limit.name &&
     r === `${remaining}` &&
