@@ -21,7 +21,7 @@ export function rateLimitPolicyItem(name: string, rate: Rate): string {
 }
 
 /**
- * Returns the value of `RateLimit`: `"burst";r=3;t=2`.
+ * Returns one item of `RateLimit`: `"burst";r=3;t=2`.
  *
  * @param remaining units @param reset whole seconds; undefined: units do not come back by themselves, and there is no t
  */

@@ -1,5 +1,5 @@
 // What is said of the mistakes that operators and owners make in documents, and in what stands behind them: where, in which words, and how
-// soon. Mistakes in nginx.conf and in the environment are in test/e2e/checked-setup.test.ts.
+// soon. Mistakes in nginx.conf and in the environment are in test/e2e/sluice-check.test.ts.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";

@@ -60,7 +60,7 @@ export function responseTo(
     delayUs: 0,
   };
   const name = limitNames(base)[decisions.limitIndex[index] as number] as string;
-  const told = limitHeaders(style, compiled, name, decision);
+  const told = limitHeaders(style, compiled, name, decision, decisions.otherItems[index] as string);
   if (outcome !== "refused") return served(told);
   const { onLimit } = compiled.policy;
   if (onLimit.action === "degrade") {
@@ -82,13 +82,19 @@ function served(headers: readonly HeaderLines[]): ClientResponse {
   return { status: undefined, headers, body: undefined };
 }
 
-function limitHeaders(style: HeaderStyle, policy: CompiledPolicy, name: string, decision: Decision): HeaderLines[] {
+function limitHeaders(
+  style: HeaderStyle,
+  policy: CompiledPolicy,
+  name: string,
+  decision: Decision,
+  others: string,
+): HeaderLines[] {
   const headers: HeaderLines[] = [];
   const remaining = `${decision.remaining}`;
   const reset = isEndless(decision) ? undefined : `${wholeSeconds(decision.resetAfterUs)}`;
   if (style === "ietf" || style === "both") {
     headers.push({ name: "RateLimit-Policy", value: policy.policyHeader });
-    headers.push({ name: "RateLimit", value: rateLimitItem(name, remaining, reset) });
+    headers.push({ name: "RateLimit", value: rateLimitItem(name, remaining, reset) + others });
   }
   if (style === "legacy" || style === "both") {
     headers.push({ name: "X-RateLimit-Limit", value: `${decision.limit}` });

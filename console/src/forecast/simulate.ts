@@ -10,6 +10,7 @@ import {
   type MergedDecision,
   mergeAll,
   newMergedDecision,
+  otherItems,
 } from "../../../limiter/src/compiled/merged-decision.ts";
 import type { Delay } from "../../../limiter/src/document/on-limit.ts";
 import type { Policy } from "../../../limiter/src/document/policy.ts";
@@ -82,6 +83,8 @@ export interface Decisions {
   readonly delayUs: Float64Array;
   /** The limits that refused: bit 0 is the policy's first. */
   readonly violated: Uint32Array;
+  /** What follows the most restrictive limit in `RateLimit`. */
+  readonly otherItems: string[];
 }
 
 export interface Simulation {
@@ -177,6 +180,7 @@ class Run {
         resetAfterUs: new Float64Array(count),
         delayUs: new Float64Array(count),
         violated: new Uint32Array(count),
+        otherItems: new Array<string>(count).fill(""),
       };
     }
     // Different requests may have the same values by what the key makes of them, and then share counters.
@@ -376,6 +380,7 @@ class Run {
     decisions.retryAfterUs[index] = shown.retryAfterUs;
     decisions.resetAfterUs[index] = shown.resetAfterUs;
     decisions.delayUs[index] = delayUs;
+    decisions.otherItems[index] = otherItems(merged, String);
     let violated = 0;
     const { limits } = merged.policy ?? this.#policy;
     for (const name of merged.violated) violated |= 1 << limits.findIndex((limit) => limit.name === name);

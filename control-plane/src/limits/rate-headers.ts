@@ -14,19 +14,25 @@ export interface Decided {
 export const limitNames = ["address", "token", "failed-sign-ins"] as const;
 export type LimitName = (typeof limitNames)[number];
 
-/** @param all in any order; the one that is nearest to refusing speaks for all */
+/** @param all in any order; the one that is nearest to refusing comes first, and the older headers speak of it */
 export function rateHeaders(all: readonly Decided[]): Record<string, string> {
   const nearest = all.reduce((one, other) => (isNearer(other.decision, one.decision) ? other : one));
-  const { limit, decision } = nearest;
-  const remaining = String(decision.remaining);
-  const reset = String(wholeSeconds(decision.resetAfterUs));
+  const { decision } = nearest;
   return {
     "ratelimit-policy": all.map((one) => rateLimitPolicyItem(one.limit, one.counters.rate)).join(", "),
-    ratelimit: rateLimitItem(limit, remaining, reset),
+    ratelimit: [nearest, ...all.filter((one) => one !== nearest)].map(itemOf).join(", "),
     "x-ratelimit-limit": String(decision.limit),
-    "x-ratelimit-remaining": remaining,
-    "x-ratelimit-reset": reset,
+    "x-ratelimit-remaining": String(decision.remaining),
+    "x-ratelimit-reset": resetOf(decision),
   };
+}
+
+function itemOf({ limit, decision }: Decided): string {
+  return rateLimitItem(limit, String(decision.remaining), resetOf(decision));
+}
+
+function resetOf({ resetAfterUs }: Decision): string {
+  return String(wholeSeconds(resetAfterUs));
 }
 
 export function retryAfterHeader(decision: Decision): Record<string, string> {

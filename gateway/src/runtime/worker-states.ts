@@ -12,7 +12,7 @@ export type WorkerState =
   | "in-force-since"
   | "longest-slice";
 
-/** Each is also published when a worker starts: one that was killed may have left its own behind. */
+/** Numbers that change by events are also published when a worker starts: one that was killed may have left its own behind. */
 export function publishState(state: WorkerState, value: number): void {
   stateDict.safe_set(`${state}:${ngx.worker.id()}`, value);
 }

@@ -2,6 +2,7 @@
 // headers show the most restrictive limit first, and beside it the others of its policy.
 
 import { type Decision, emptyDecision, never } from "../algorithms/decision.ts";
+import { isEndless, rateLimitItem, wholeSeconds } from "../header-values.ts";
 import type { CompiledPolicy } from "./compile.ts";
 
 /** What the headers say of a limit that is not the most restrictive. */
@@ -126,6 +127,30 @@ function otherLimit(policy: CompiledPolicy, limitName: string, decision: Decisio
 function addOther(merged: MergedDecision, other: OtherLimit): undefined {
   if (merged.others === noOthers) merged.others = [other];
   else merged.others.push(other);
+}
+
+/**
+ * Returns what follows the most restrictive limit in `RateLimit`: `, "daily";r=4210;t=36000` for each other limit of its policy, with what was
+ * last decided. Empty: there is none.
+ *
+ * @param textOf writes a whole number
+ */
+export function otherItems(
+  { policy, limitName, others }: MergedDecision,
+  textOf: (this: void, whole: number) => string,
+): string {
+  if (others === noOthers || policy === undefined) return "";
+  const listed: Record<string, true> = { [limitName]: true };
+  let items = "";
+  for (let i = others.length - 1; i >= 0; i--) {
+    const other = others[i] as OtherLimit;
+    const isOfPolicy = other.policy.app === policy.app && other.policy.name === policy.name;
+    if (!isOfPolicy || listed[other.limitName]) continue;
+    listed[other.limitName] = true;
+    const reset = isEndless(other) ? undefined : textOf(wholeSeconds(other.resetAfterUs));
+    items = `, ${rateLimitItem(other.limitName, textOf(other.remaining), reset)}${items}`;
+  }
+  return items;
 }
 
 /**

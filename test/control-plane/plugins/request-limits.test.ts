@@ -57,7 +57,7 @@ describe("a token", () => {
     const { call } = await start({ SLUICE_API_RATE: "10:20", SLUICE_API_RATE_PER_ADDRESS: "50" });
     const { headers } = await call("GET", "/apps");
     expect(headers.get("ratelimit-policy")).toBe('"address";q=500;w=10, "token";q=20;w=2');
-    expect(headers.get("ratelimit")).toBe('"token";r=19;t=1');
+    expect(headers.get("ratelimit")).toBe('"token";r=19;t=1, "address";r=499;t=1');
     expect(headers.get("x-ratelimit-limit")).toBe("20");
   });
 });

@@ -145,6 +145,8 @@ export function rememberRefusal(
     recentCount = 0;
   }
   if (recent[name] === undefined) recentCount += 1;
+  // Only what is shown first is counted down.
+  if (merged.violated.length > 1) merged.others = [];
   const refusal: Refusal = {
     policy,
     submittedAtSeconds,
