@@ -50,6 +50,8 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "gateway/src/version.ts": [],
   "gateway/src/runtime": [],
   "gateway/src/settings.ts": ["gateway/src/runtime"],
+  // A program of its own: it tests a configuration before nginx starts with it.
+  "gateway/src/check": ["gateway/src/runtime"],
   "gateway/src/redis-scripts": [],
   "gateway/src/snapshot": ["gateway/src/runtime", "gateway/src/settings.ts"],
   "gateway/src/consumers": ["gateway/src/runtime"],

@@ -74,6 +74,12 @@ it("reports variables that nothing reads", () => {
   ]);
 });
 
+it("knows the variables that Kubernetes makes of services", () => {
+  const made = ["SLUICE_SERVICE_HOST", "SLUICE_SERVICE_PORT", "SLUICE_PORT", "SLUICE_PORT_80_TCP_ADDR"];
+  expect(unknownSettings([...made, "SLUICE_PORTS"])).toEqual([expect.stringMatching(/^SLUICE_PORTS is no setting/)]);
+  expect(unknownSettings(["SLUICE_PORT"])).toEqual([expect.stringMatching(/^SLUICE_PORT is no setting/)]);
+});
+
 describe("a launcher with an invalid variable", () => {
   let dataDir: string;
   beforeEach(() => {

@@ -74,13 +74,21 @@ const prefix = "SLUICE_";
 /** A longer name is cut in messages. No setting has half of it. */
 const mostShown = 64;
 
+/** Kubernetes sets SLUICE_SERVICE_HOST, SLUICE_PORT, SLUICE_PORT_80_TCP and more for a service called sluice. */
+const serviceEnd = "_SERVICE_HOST";
+
 /**
  * @param names of variables that are set
  * @returns a line for each that begins with SLUICE_ and that no part reads, with the most similar name
  */
 export function unknownSettings(names: readonly string[]): string[] {
+  const services = names
+    .filter((name) => name.endsWith(serviceEnd))
+    .map((name) => name.slice(0, name.length - serviceEnd.length));
+  const isOfService = (name: string) =>
+    services.some((service) => name.startsWith(`${service}_SERVICE_`) || `${name}_`.startsWith(`${service}_PORT_`));
   return names
-    .filter((name) => name.startsWith(prefix) && !settingNames.includes(name))
+    .filter((name) => name.startsWith(prefix) && !settingNames.includes(name) && !isOfService(name))
     .sort()
     .map((name) => {
       const shown = name.slice(0, mostShown);
