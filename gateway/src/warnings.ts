@@ -14,7 +14,7 @@ export function warningsOf({ unknown }: Settings): string[] {
   const idle = hasDecidedNothing()
     ? ["no policy has met a request since nginx started: if requests came, their locations do not call sluice.access()"]
     : [];
-  return [...missingParts(), ...idle, ...unknown].slice(0, mostWarnings);
+  return missingParts().concat(idle, unknown).slice(0, mostWarnings);
 }
 
 /** A request that meets no policy is not counted anywhere. One of an address that is banned meets none either. */

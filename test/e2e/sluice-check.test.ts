@@ -4,6 +4,7 @@
 import { spawn } from "node:child_process";
 import {
   copyFileSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -25,6 +26,8 @@ import { nginxUnderTest } from "../fixtures/servers/nginx-under-test.ts";
 import { childrenOf } from "../fixtures/servers/system.ts";
 import { until } from "../fixtures/until.ts";
 
+/** Debian's. */
+const perl = "/usr/lib/nginx/modules/ngx_http_perl_module.so";
 const directory = mkdtempSync(join(tmpdir(), "sluice-check-"));
 /** Where an operator has put what the build makes. */
 const installed = join(directory, "lib");
@@ -235,6 +238,17 @@ describe("sluice-check says", () => {
     expect(lines).toEqual([...said, `problems: ${problems}, warnings: ${said.length - problems}`]);
     expect(code).toBe(problems > 0 ? 1 : 0);
   });
+
+  it.skipIf(nginxUnderTest().modules.length === 0 || !existsSync(perl))(
+    "a bad value of a setting, beside a module that clears the environment",
+    async () => {
+      const edit = (config: string) => config.replace("load_module", `load_module ${perl}; load_module`);
+      expect((await check(edit, { SLUICE_HEADERS: "some" })).lines).toEqual([
+        'problem: SLUICE_HEADERS: expected ietf, legacy, both or none, got "some"',
+        "problems: 1, warnings: 0",
+      ]);
+    },
+  );
 
   it("what nginx itself says", async () => {
     const { code, lines } = await check((config) => config.replace("server_tokens off;", "server_tokens of;"));

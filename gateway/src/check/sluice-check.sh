@@ -35,11 +35,14 @@ modules=$(
   { cat "$directory/dump" && printf '%s\n' "$given"; } | sed 's/#.*//; s/;/;\n/g' |
     sed -n 's/^[[:space:]]*\(load_module[[:space:]][^;]*;\).*/\1/p'
 )
+# A module such as that of Perl clears the environment but for what is named.
+variables=$(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/env \1;/p')
 user=''
 [ "$(id -u)" -ne 0 ] || user="user root $(id -gn root);"
 command="'$nginx'${prefix:+ -p '$prefix'}"
 cat >"$directory/check.conf" <<END
 $modules
+$variables
 $user
 daemon off;
 pid '$directory/check.pid';

@@ -246,8 +246,8 @@ export function ownAccount(): string {
 }
 
 /**
- * Returns the names of the variables that this process has and that are not empty. nginx's master has all that it was started with; its
- * workers have those alone that nginx.conf names.
+ * Returns the names of the variables that this process has and that are not empty. nginx's master has all that it was started with. Its
+ * workers, and the master beside nginx's module for Perl, have those alone that nginx.conf names.
  */
 export function environmentNames(): string[] {
   const names: string[] = [];
