@@ -42,6 +42,7 @@ RUN install -d -o node -g node -m 0700 /data /shared && install -d -o node -g no
 WORKDIR /sluice
 COPY package.json ./
 COPY launch launch
+COPY limiter/src/settings limiter/src/settings
 
 FROM runtime AS upstream
 ENV SLUICE_UPSTREAM_HOST=0.0.0.0

@@ -12,7 +12,7 @@ const builder = join(projectDir, "gateway/build/build.ts");
 
 /** @throws SetupError with the compiler's output when the build fails */
 export async function requireGatewayBuild(): Promise<void> {
-  const outputs = [entry, redisScripts];
+  const outputs = [entry, redisScripts, "sluice_check.lua", "sluice-check"];
   // An image or a package contains the build's output, but not the builder.
   if (!existsSync(builder) && outputs.some((file) => existsSync(join(gatewayDist, file)))) return;
   const sources = ["limiter", "gateway", "tsconfig.base.json", "package-lock.json"];

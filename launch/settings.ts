@@ -5,7 +5,7 @@ import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { unknownSettings } from "./setting-names.ts";
+import { unknownSettings } from "../limiter/src/settings/setting-names.ts";
 import { SetupError, say } from "./step.mjs";
 
 export const projectDir = resolve(dirname(fileURLToPath(import.meta.url)), "..");
@@ -177,7 +177,8 @@ export function readSettings(env: NodeJS.ProcessEnv): Settings {
 
 /** Like `readSettings`, but also warns of each unknown SLUICE_ variable. For programs that an operator starts. */
 export function readSettingsAloud(env: NodeJS.ProcessEnv): Settings {
-  for (const line of unknownSettings(env)) say(`warning: ${line}`);
+  const names = Object.keys(env).filter((name) => env[name] !== "");
+  for (const line of unknownSettings(names)) say(`warning: ${line}`);
   return readSettings(env);
 }
 

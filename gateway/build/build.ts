@@ -1,10 +1,10 @@
 // Compiles TypeScript to Lua, into gateway/dist. The gateway becomes sluice.lua for nginx (LuaJIT). Every Redis script becomes
 // flat Lua 5.1: sluice_redis_scripts.lua has them all with their SHA-1, and sluice_redis_scripts.json has the same for the
-// control plane. Any diagnostic of the compiler, even a warning, fails the build. README.md explains the passes.
+// control plane. The script sluice-check runs sluice_check.lua. Any diagnostic of the compiler, even a warning, fails the build. README.md explains the passes.
 // With --without-redis-scripts it makes only sluice.lua, in half the time: for tests that need no more.
 
 import { createHash } from "node:crypto";
-import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import ts from "typescript";
 import * as tstl from "typescript-to-lua";
@@ -96,6 +96,8 @@ const files = new Map<string, string>();
 for (const [path, text] of compile("tsconfig.json", [earlyBinding]).emitted) files.set(basename(path), text);
 
 if (!process.argv.includes("--without-redis-scripts")) {
+  for (const [path, text] of compile("tsconfig.check.json").emitted) files.set(basename(path), text);
+  files.set("sluice-check", readFileSync(join(gateway, "src/check/sluice-check.sh"), "utf8"));
   const { modules } = compile("tsconfig.redis-scripts.json");
   const scripts = redisScripts.map(({ name, file, function: called, constants }) => {
     const source = flattenScript(modules, { path: join(gateway, file), function: called }, constants);
@@ -112,6 +114,6 @@ if (!process.argv.includes("--without-redis-scripts")) {
 // Each file is replaced in one step, so that an nginx that starts meanwhile reads either the old file or the new one.
 mkdirSync(dist, { recursive: true });
 for (const [name, lua] of files) {
-  writeFileSync(join(dist, `${name}.${process.pid}`), lua);
+  writeFileSync(join(dist, `${name}.${process.pid}`), lua, { mode: name === "sluice-check" ? 0o755 : 0o644 });
   renameSync(join(dist, `${name}.${process.pid}`), join(dist, name));
 }

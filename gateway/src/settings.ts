@@ -2,7 +2,9 @@
 // variables that nginx.conf names with "env". An invalid value stops the start; it is never replaced by a default.
 
 import { type Deployment, parseDeployment } from "../../limiter/src/protocol/redis-url.ts";
+import { unknownSettings } from "../../limiter/src/settings/setting-names.ts";
 import { readFile } from "./runtime/files.ts";
+import { environmentNames } from "./runtime/system-calls.ts";
 
 export type HeaderStyle = "ietf" | "legacy" | "both" | "none";
 
@@ -31,6 +33,8 @@ export interface Settings {
   /** How many requests of the check API may be under way in a worker at the same time, without those that wait in line. */
   readonly maxChecks: number;
   readonly redis: RedisSettings | undefined;
+  /** A sentence for each variable that begins with SLUICE_ and that no part reads. */
+  readonly unknown: readonly string[];
 }
 
 export interface RedisSettings {
@@ -76,6 +80,7 @@ export function readSettings(): Settings {
       redisDeadlineMs(environment("SLUICE_REDIS_DEADLINE_MS") ?? "200"),
       overload(environment("SLUICE_OVERLOAD_REDIS_P99_MS"), environment("SLUICE_OVERLOAD_QUEUE")),
     ),
+    unknown: unknownSettings(environmentNames()),
   };
 }
 
@@ -124,6 +129,11 @@ export function reportMissing({ gatewayToken: token }: Settings): void {
     "SLUICE_GATEWAY_TOKEN_FILE in the environment that nginx is started with, which under a service manager is not that ",
     'of your shell, and name it at the top of nginx.conf: "env SLUICE_GATEWAY_TOKEN;" or "env SLUICE_GATEWAY_TOKEN_FILE;"',
   );
+}
+
+/** Called when nginx starts or reads its configuration again. */
+export function reportUnknown({ unknown }: Settings): void {
+  for (const sentence of unknown) ngx.log(ngx.WARN, "sluice: ", sentence);
 }
 
 /** The minimum length makes it hard to guess: anyone can try from outside. */

@@ -34,7 +34,7 @@ import { isWorker } from "./runtime/lua-modules.ts";
 import { reportMissingInitWorker } from "./runtime/missing-parts.ts";
 import { stateDict } from "./runtime/shared-memory.ts";
 import { widenStringTable } from "./runtime/string-table.ts";
-import { readSettings, reportMissing, type Settings } from "./settings.ts";
+import { readSettings, reportMissing, reportUnknown, type Settings } from "./settings.ts";
 import { noteChanged } from "./snapshot/current.ts";
 import { readNewestWhole } from "./snapshot/disk.ts";
 import { followPublications } from "./snapshot/distribution.ts";
@@ -85,6 +85,7 @@ export function init(options: InitOptions = {}): void {
     suitDecisions();
     tuneCollector();
   }
+  reportUnknown(settings);
   generation = stateDict.incr("generation", 1, 0)[0] ?? 1;
   noteGeneration(generation);
   recallLiveGateways(settings.gatewayDir);

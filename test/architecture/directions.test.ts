@@ -55,9 +55,9 @@ function mayImport(room: string, other: string | undefined): boolean {
   if (other === undefined || room === other) return other !== undefined;
   const [part] = room.split("/") as [string];
   const [otherPart] = other.split("/") as [string];
-  if (otherPart === "limiter" && part !== "limiter")
-    return part === "gateway" || part === "control-plane" || part === "console";
   const allowed = rooms[room] as readonly string[];
+  if (otherPart === "limiter" && part !== "limiter")
+    return part === "gateway" || part === "control-plane" || part === "console" || allowed.includes(other);
   // The clients are what others use, and are used by their names alone.
   if (otherPart === "clients" && part !== "clients") return allowed.includes(other);
   return part === otherPart && (allowed.includes("*") || allowed.includes(other));

@@ -6,6 +6,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   // limiter: what a policy is, and what it decides. No I/O, no clock.
   "limiter/src/basics": [],
   "limiter/src/algorithms": [],
+  "limiter/src/settings": [],
   "limiter/src/key": ["limiter/src/basics"],
   "limiter/src/match": ["limiter/src/basics"],
   "limiter/src/lease": ["limiter/src/algorithms"],
@@ -49,10 +50,18 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "gateway/src/version.ts": [],
   "gateway/src/runtime": [],
   "gateway/src/settings.ts": ["gateway/src/runtime"],
+  // A program of its own: it tests a configuration before nginx starts with it.
+  "gateway/src/check": ["gateway/src/runtime"],
   "gateway/src/redis-scripts": [],
   "gateway/src/snapshot": ["gateway/src/runtime", "gateway/src/settings.ts"],
   "gateway/src/consumers": ["gateway/src/runtime"],
   "gateway/src/metrics": ["gateway/src/runtime", "gateway/src/snapshot"],
+  "gateway/src/warnings.ts": [
+    "gateway/src/metrics",
+    "gateway/src/runtime",
+    "gateway/src/settings.ts",
+    "gateway/src/snapshot",
+  ],
   "gateway/src/request": ["gateway/src/consumers", "gateway/src/runtime", "gateway/src/snapshot"],
   "gateway/src/redis": ["gateway/src/metrics", "gateway/src/runtime", "gateway/src/settings.ts"],
   "gateway/src/stores": ["gateway/src/runtime"],
@@ -138,6 +147,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "gateway/src/snapshot",
     "gateway/src/stores/node",
     "gateway/src/version.ts",
+    "gateway/src/warnings.ts",
   ],
   "gateway/src/private": [
     "gateway/src/check-api",
@@ -147,6 +157,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "gateway/src/settings.ts",
     "gateway/src/snapshot",
     "gateway/src/version.ts",
+    "gateway/src/warnings.ts",
   ],
   "gateway/src/access.ts": [
     "gateway/src/decide",
@@ -308,6 +319,6 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "rls/src": ["clients/typescript/src"],
   "clients/typescript/src": [],
 
-  // What npm's commands run. It starts the parts and imports neither.
-  launch: [],
+  // What npm's commands run. It starts the parts and imports neither; the names of settings are everybody's.
+  launch: ["limiter/src/settings"],
 };

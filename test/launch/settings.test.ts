@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { unknownSettings } from "../../launch/setting-names.ts";
 import { readSettings } from "../../launch/settings.ts";
+import { unknownSettings } from "../../limiter/src/settings/setting-names.ts";
 import { freePorts } from "../fixtures/servers/free-ports.ts";
 
 it.each(["redis+other://a:1", "redis+cluster://", "localhost"])("refuses %s for a Redis", (url) => {
@@ -68,17 +68,16 @@ it("takes several control planes, each once", () => {
 });
 
 it("reports variables that nothing reads", () => {
-  const env = {
-    SLUICE_REDIS_UR: "redis://a",
-    SLUICE_HEADER: "ietf",
-    SLUICE_HEADERS: "ietf",
-    SLUICE_OLD: "",
-    OTHER: "1",
-  };
-  expect(unknownSettings(env)).toEqual([
+  expect(unknownSettings(["SLUICE_REDIS_UR", "SLUICE_HEADER", "SLUICE_HEADERS", "OTHER"])).toEqual([
     "SLUICE_HEADER is no setting and does nothing; the nearest that there is: SLUICE_HEADERS",
     "SLUICE_REDIS_UR is no setting and does nothing; the nearest that there is: SLUICE_REDIS_URL",
   ]);
+});
+
+it("knows the variables that Kubernetes makes of services", () => {
+  const made = ["SLUICE_SERVICE_HOST", "SLUICE_SERVICE_PORT", "SLUICE_PORT", "SLUICE_PORT_80_TCP_ADDR"];
+  expect(unknownSettings([...made, "SLUICE_PORTS"])).toEqual([expect.stringMatching(/^SLUICE_PORTS is no setting/)]);
+  expect(unknownSettings(["SLUICE_PORT"])).toEqual([expect.stringMatching(/^SLUICE_PORT is no setting/)]);
 });
 
 describe("a launcher with an invalid variable", () => {

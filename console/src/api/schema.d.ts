@@ -5518,6 +5518,7 @@ export interface components {
                 errors: {
                     [key: string]: number;
                 } | null;
+                warnings: string[];
                 redis: {
                     /** @enum {string} */
                     state: "ok" | "failing" | "unused";

@@ -37,6 +37,8 @@ export interface Gateway {
   readonly redis: RedisReport | undefined;
   /** Of Sluice itself, by place; undefined: none within the last minutes. */
   readonly errors: Readonly<Record<string, number>> | undefined;
+  /** Sentences for its operator; undefined: none. */
+  readonly warnings: readonly string[] | undefined;
   /** Whether it has reported that it has no Redis. */
   readonly lacksRedis: boolean;
   /** The time since when it owes a report on a snapshot that it was sent; undefined if it owes none. */
@@ -113,6 +115,7 @@ export class Fleet extends EventEmitter<{ members: [joined?: GatewayLink]; progr
       counters: older?.counters ?? {},
       redis: undefined,
       errors: undefined,
+      warnings: undefined,
       lacksRedis: false,
       owedSinceMs: undefined,
       consumers: undefined,
@@ -174,6 +177,7 @@ export class Fleet extends EventEmitter<{ members: [joined?: GatewayLink]; progr
         member.counters = message.counters;
         member.redis = unlessEqual(member.redis, message.redis);
         member.errors = unlessEqual(member.errors, message.errors);
+        member.warnings = unlessEqual(member.warnings, message.warnings);
         member.lacksRedis = message.redis === undefined;
         return;
       // It lags, or gets a snapshot: what it enforces has not changed.

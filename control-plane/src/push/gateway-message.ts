@@ -90,6 +90,9 @@ const redis = recordSchema(
 );
 const errors = { type: "object", maxProperties: 32, propertyNames: text, additionalProperties: count };
 
+/** A gateway sends no more. */
+const warnings = listSchema({ ...text, maxLength: 200 }, 10);
+
 const heldConsumers = { epoch: text, position: count, count, unstored: count };
 /** Of which apps it lacks consumers. */
 const lacking = { type: "object", maxProperties: mostActive, propertyNames: name, additionalProperties: count };
@@ -104,7 +107,7 @@ const messages: Record<GatewayMessage["type"], object> = {
   resync: messageSchema({ epoch: text, revision: count }),
   refused: messageSchema({ epoch: text, revision: count, problems: listSchema(problem) }),
   consumers: messageSchema(heldConsumers, { lacking }),
-  status: messageSchema({ counters }, { redis, errors }),
+  status: messageSchema({ counters }, { redis, errors, warnings }),
   activity: messageSchema({ nowMs: time, workers: listSchema(workerActivity, mostActive) }),
   counter: messageSchema({ id: count }, { limits: listSchema(reading, most.limits) }),
 };
@@ -131,6 +134,7 @@ export function readGatewayMessage(text: string): GatewayMessage | undefined {
         ...message,
         counters: fewOf(message.counters),
         ...(message.errors === undefined ? {} : { errors: fewOf(message.errors) }),
+        ...(message.warnings === undefined ? {} : { warnings: toList(message.warnings) }),
       };
     case "activity": {
       const workers = toList(message.workers).map(readWorkerActivity);

@@ -102,6 +102,7 @@ function shown(gateway: Gateway, newest: Position, alarm: AlarmName | undefined,
           },
     counters: gateway.counters,
     errors: gateway.errors ?? null,
+    warnings: gateway.warnings ?? [],
     redis:
       gateway.redis === undefined
         ? null

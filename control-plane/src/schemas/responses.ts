@@ -576,6 +576,12 @@ const fleet = {
               description:
                 "How many errors of Sluice itself there were since nginx started, by place; null if there was none within the last minutes.",
             },
+            warnings: {
+              type: "array",
+              items: text,
+              description:
+                "What its operator should look at: parts that its nginx.conf lacks, variables that nothing reads, and that no policy has met a request since nginx started. At most 10.",
+            },
             redis: redisOfGateway,
             consumers: {
               anyOf: [

@@ -1,8 +1,8 @@
 // GET /sluice/healthz answers 200 while this nginx serves. It reports the revision in force, whether the control plane is connected,
 // and whether all workers use the same Redis. A gateway without its control plane is healthy, because it goes on limiting. A gateway
 // that never had any policies lets everything pass, and reports that; if the operator requires a snapshot, it is unhealthy until it
-// has one. It reports defects of Sluice, and stays healthy: the next request may be decided. A worker that did not begin, or cannot keep
-// policies, is always unhealthy.
+// has one. It reports defects of Sluice and warnings, and stays healthy: the next request may be decided. A worker that did not begin, or
+// cannot keep policies, is always unhealthy.
 
 import { redisIdentities } from "../metrics/redis-health.ts";
 import { defectCounts, recentDefects } from "../runtime/defects.ts";
@@ -10,6 +10,7 @@ import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { currentState, hasSnapshot } from "../snapshot/current.ts";
 import { isConnected } from "../snapshot/live-gateways.ts";
+import { warningsOf } from "../warnings.ts";
 
 /**
  * - begun: sluice.initWorker() has run in this worker.
@@ -26,16 +27,19 @@ const unhealthy: Readonly<Record<Exclude<WorkerStart, "begun">, string>> = {
   ends: "lua_code_cache is off",
 };
 
-export function healthz({ requireSnapshot }: Settings, start: WorkerStart): void {
+export function healthz(settings: Settings, start: WorkerStart): void {
   const { revision } = currentState().position;
   const redis = redisIdentities();
-  const isUnhealthy = start !== "begun" || (requireSnapshot && !hasSnapshot());
+  const isUnhealthy = start !== "begun" || (settings.requireSnapshot && !hasSnapshot());
   if (isUnhealthy) ngx.status = unavailable;
   ngx.header["Content-Type"] = "application/json";
   ngx.header["Cache-Control"] = "no-store";
   const status = start === "begun" ? statusOf(redis.length) : unhealthy[start];
   const ids = redis.length === 0 ? undefined : redis.map(({ id }) => id);
-  ngx.print(cjson.encode({ status, revision, connected: isConnected(), redis: ids, errors: defectCounts() }));
+  const found = warningsOf(settings);
+  // An empty list of Lua would be written as {}.
+  const warnings = found.length === 0 ? undefined : found;
+  ngx.print(cjson.encode({ status, revision, connected: isConnected(), redis: ids, errors: defectCounts(), warnings }));
 }
 
 function statusOf(redisCount: number): string {

@@ -20,6 +20,7 @@ import { setConnected } from "../snapshot/live-gateways.ts";
 import { stopPublishing } from "../snapshot/publication.ts";
 import { addPart, endText, noText } from "../snapshot/text.ts";
 import { version } from "../version.ts";
+import { warningsOf } from "../warnings.ts";
 import { nextActivity, setActivityTaken } from "./activity-reports.ts";
 import { lackingConsumers, maintainConsumers } from "./consumers.ts";
 import { dial } from "./dial.ts";
@@ -335,6 +336,8 @@ function serve(settings: Settings, socket: WebSocketClient, pushUrl: string): En
       const status: GatewayMessage = { type: "status", counters: decisionTotals() };
       if (settings.redis !== undefined) status.redis = redisReport();
       if (recentDefects().length > 0) status.errors = defectCounts();
+      const warnings = warningsOf(settings);
+      if (warnings.length > 0) status.warnings = warnings;
       say(status);
     }
     const answer = lateAnswer();

@@ -1,23 +1,25 @@
 // The shared dicts that nginx.conf declares. Counters have a dict of their own, and the cells for keys that find no room there
 // have another one. So a flood of keys takes no memory from locks or the snapshot.
 
-/** Returns the dict that nginx.conf declares. @param size in nginx's notation, such as 16m */
-function sharedDict(name: string, size: string): SharedDict {
+import { type DictName, dictSizes } from "./dict-sizes.ts";
+
+/** Returns the dict that nginx.conf declares. */
+function sharedDict(name: DictName): SharedDict {
   const dict = ngx.shared[name];
   if (dict === undefined) {
     error(
-      `sluice: nginx.conf declares no shared dict ${name}: add "lua_shared_dict ${name} ${size};" to its http block`,
+      `sluice: nginx.conf declares no shared dict ${name}: add "lua_shared_dict ${name} ${dictSizes[name]};" to its http block`,
       0,
     );
   }
   return dict;
 }
 
-export const countersDict = sharedDict("sluice_counters", "64m");
-export const overflowDict = sharedDict("sluice_overflow", "16m");
-export const locksDict = sharedDict("sluice_locks", "1m");
-export const stateDict = sharedDict("sluice_state", "112m");
-export const metricsDict = sharedDict("sluice_metrics", "24m");
+export const countersDict = sharedDict("sluice_counters");
+export const overflowDict = sharedDict("sluice_overflow");
+export const locksDict = sharedDict("sluice_locks");
+export const stateDict = sharedDict("sluice_state");
+export const metricsDict = sharedDict("sluice_metrics");
 
 /** For consumers. An nginx whose policies know none needs no such dict. */
 export const consumersDict = ngx.shared["sluice_consumers"];

@@ -1,5 +1,5 @@
 // System calls that Lua's own library lacks: creating a file with a mode, flushing to disk, reading a path that may not be a
-// regular file, checking who may write where, and looking up the account of this process.
+// regular file, checking who may write where, looking up the account of this process, and listing its environment.
 
 import { ffi as packed } from "./packed-memory.ts";
 
@@ -29,6 +29,8 @@ const ffi = require("ffi") as {
     /** Returns a null pointer, which is equal to nil, if no account has the id. */
     sluice_getpwuid(this: void, uid: number): CValue | undefined;
     sluice_strerror(this: void, code: number): CValue;
+    /** Counted from 0. A null pointer, which is equal to nil, ends it. */
+    readonly sluice_environ: LuaTable<number, CValue | undefined>;
   };
 };
 
@@ -47,6 +49,7 @@ ffi.cdef(`
   unsigned int sluice_geteuid(void) asm("geteuid");
   void *sluice_getpwuid(unsigned int uid) asm("getpwuid");
   const char *sluice_strerror(int code) asm("strerror");
+  extern char **sluice_environ asm("environ");
 `);
 
 /** O_WRONLY, O_CREAT and O_EXCL. Their values differ between systems. */
@@ -240,6 +243,21 @@ export function ownAccount(): string {
   const account = ffi.C.sluice_getpwuid(uid);
   // A null pointer is equal to nil, but true as a condition. A struct passwd begins with the name.
   return account === undefined ? string.format("%d", uid) : ffi.string(ffi.cast("const char **", account).get(0));
+}
+
+/**
+ * Returns the names of the variables that this process has and that are not empty. nginx's master has all that it was started with. Its
+ * workers, and the master beside nginx's module for Perl, have those alone that nginx.conf names.
+ */
+export function environmentNames(): string[] {
+  const names: string[] = [];
+  const { sluice_environ: environment } = ffi.C;
+  for (let i = 0; ; i++) {
+    const variable = environment.get(i);
+    if (variable === undefined) return names;
+    const [name] = string.match(ffi.string(variable), "^([^=]+)=.");
+    if (name !== undefined) names.push(name);
+  }
 }
 
 function lastFailure(): string {

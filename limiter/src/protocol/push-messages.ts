@@ -191,9 +191,15 @@ export type GatewayMessage =
   | { type: "refused"; epoch: string; revision: number; problems: Problem[] }
   /**
    * `redis` is absent if the gateway has no Redis. `errors`: those of Sluice itself since nginx started, by place; absent if there was
-   * none within the last minutes.
+   * none within the last minutes. `warnings`: sentences for its operator, at most 10 of 200 characters; absent if there is none.
    */
-  | { type: "status"; counters: Record<string, number>; redis?: RedisReport; errors?: Record<string, number> }
+  | {
+      type: "status";
+      counters: Record<string, number>;
+      redis?: RedisReport;
+      errors?: Record<string, number>;
+      warnings?: string[];
+    }
   /**
    * Replies to the order with this id: what the gateway's own counters say afterwards. `limits` is absent if it knows no such
    * policy.

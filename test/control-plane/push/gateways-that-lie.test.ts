@@ -341,8 +341,12 @@ it("of what a gateway says of its problems, counters and errors and of consumers
     expect(Buffer.byteLength(JSON.stringify(message))).toBeLessThan(10_000);
   }
   // Others are as they were said.
-  const status = { type: "status", counters: { allowed: 1, refused: 2 }, errors: { access: 3 } };
+  const warnings = Array.from({ length: 10 }, () => "w".repeat(200));
+  const status = { type: "status", counters: { allowed: 1, refused: 2 }, errors: { access: 3 }, warnings };
   expect(readGatewayMessage(JSON.stringify(status))).toEqual(status);
+  for (const more of [[...warnings, "w"], ["w".repeat(201)], ["two\nlines"]]) {
+    expect(readGatewayMessage(JSON.stringify({ ...status, warnings: more }))).toBeUndefined();
+  }
   const few = problems.slice(0, 1).map(() => ({ path: "/a", expected: "b", got: "c" }));
   expect(readGatewayMessage(JSON.stringify({ type: "refused", epoch: "x", revision: 1, problems: few }))).toMatchObject(
     {

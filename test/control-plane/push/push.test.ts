@@ -410,6 +410,7 @@ describe("GET /gateways", () => {
             refused: { revision: 1, at: expect.any(String), errors: problems },
             counters: { allowed: 7, refused: 2 },
             errors: null,
+            warnings: [],
             redis: null,
             consumers: null,
           },

@@ -1,4 +1,4 @@
-// One gateway: what it enforces, what it refused and why, and how many decisions it has made.
+// One gateway: what it enforces, what its operator should look at, what it refused and why, and how many decisions it has made.
 
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -35,7 +35,7 @@ function Details({ gateway, newest }: { gateway: Gateway; newest: number }) {
   const t = useTranslations("gateways");
   const say = useExpectation();
   const format = useFormatter();
-  const { connected, connectedAt, disconnectedAt, alarm, refused, revision, lag, redis, counters } = gateway;
+  const { connected, connectedAt, disconnectedAt, alarm, refused, revision, lag, redis, counters, warnings } = gateway;
   const plain = (n: number) => format.number(n, { useGrouping: false });
   const state = connected ? (alarm ?? "connected") : "away";
   return (
@@ -56,6 +56,16 @@ function Details({ gateway, newest }: { gateway: Gateway; newest: number }) {
           <Figure label={t("protocol")}>{gateway.protocol}</Figure>
         </dl>
       </section>
+      {warnings.length === 0 ? null : (
+        <section className="card" aria-label={t("warnings")}>
+          <h2>{t("warnings")}</h2>
+          <ul>
+            {warnings.map((sentence) => (
+              <li key={sentence}>{visible(sentence)}</li>
+            ))}
+          </ul>
+        </section>
+      )}
       {refused === null ? null : (
         <section className="card" aria-label={t("refused")}>
           <h2>{t("refused")}</h2>

@@ -50,6 +50,9 @@ function Row({ gateway }: { gateway: Gateway }) {
       </th>
       <td>
         <span className={state === "connected" ? "good" : "bad"}>{t(`states.${state}`)}</span>
+        {gateway.warnings.length > 0 ? (
+          <span className="quiet"> {t("warned", { count: gateway.warnings.length })}</span>
+        ) : null}
       </td>
       <td>
         {gateway.revision}

@@ -70,31 +70,53 @@ const settingNames: readonly string[] = [
   "SLUICE_WORKERS",
 ];
 
-/** @returns a line for each variable that is set but that no part reads, with the most similar name */
-export function unknownSettings(env: NodeJS.ProcessEnv): string[] {
-  return Object.keys(env)
-    .filter((name) => name.startsWith("SLUICE_") && env[name] !== "" && !settingNames.includes(name))
+const prefix = "SLUICE_";
+/** A longer name is cut in messages. No setting has half of it. */
+const mostShown = 64;
+
+/** Kubernetes sets SLUICE_SERVICE_HOST, SLUICE_PORT, SLUICE_PORT_80_TCP and more for a service called sluice. */
+const serviceEnd = "_SERVICE_HOST";
+
+/**
+ * @param names of variables that are set
+ * @returns a line for each that begins with SLUICE_ and that no part reads, with the most similar name
+ */
+export function unknownSettings(names: readonly string[]): string[] {
+  const services = names
+    .filter((name) => name.endsWith(serviceEnd))
+    .map((name) => name.slice(0, name.length - serviceEnd.length));
+  const isOfService = (name: string) =>
+    services.some((service) => name.startsWith(`${service}_SERVICE_`) || `${name}_`.startsWith(`${service}_PORT_`));
+  return names
+    .filter((name) => name.startsWith(prefix) && !settingNames.includes(name) && !isOfService(name))
     .sort()
-    .map((name) => `${name} is no setting and does nothing; the nearest that there is: ${nearestTo(name)}`);
+    .map((name) => {
+      const shown = name.slice(0, mostShown);
+      return `${shown} is no setting and does nothing; the nearest that there is: ${nearestTo(shown)}`;
+    });
 }
 
 function nearestTo(name: string): string {
   let nearest = "";
-  let least = Number.POSITIVE_INFINITY;
+  let least = name.length + mostShown;
   for (const known of settingNames) {
     const distance = editDistance(name, known);
-    if (distance < least) [nearest, least] = [known, distance];
+    if (distance < least) {
+      nearest = known;
+      least = distance;
+    }
   }
   return nearest;
 }
 
 /** Returns how many letters must be added, removed or changed to turn one name into the other. */
 function editDistance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, taken) => taken);
-  for (const [done, letter] of [...from].entries()) {
+  let row: number[] = [];
+  for (let taken = 0; taken <= to.length; taken++) row.push(taken);
+  for (let done = 0; done < from.length; done++) {
     const next = [done + 1];
-    for (const [at, other] of [...to].entries()) {
-      const changed = (row[at] as number) + (letter === other ? 0 : 1);
+    for (let at = 0; at < to.length; at++) {
+      const changed = (row[at] as number) + (from.charAt(done) === to.charAt(at) ? 0 : 1);
       next.push(Math.min(changed, (row[at + 1] as number) + 1, (next[at] as number) + 1));
     }
     row = next;

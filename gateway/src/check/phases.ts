@@ -1,0 +1,107 @@
+// Which Lua of a configuration calls Sluice in which phase. A phase may call it by a module of the operator's own, which is not read here. So
+// a call that is missing is a warning, unless the phase has no Lua at all.
+
+import { readFile } from "../runtime/files.ts";
+import { bareCode, namesField } from "./lua-code.ts";
+import type { Directive } from "./nginx-syntax.ts";
+
+export interface Findings {
+  /** What is certainly wrong. */
+  readonly problems: string[];
+  /** What may be meant. */
+  readonly warnings: string[];
+}
+
+/** The Lua of a phase. */
+export interface PhaseLua {
+  /** Undefined: it is in a file that cannot be read, or whose name is known when a request comes. */
+  readonly text: string | undefined;
+  readonly place: string;
+}
+
+/**
+ * Finds the Lua that a block has for a phase: in a block of its own, in a string or in a file.
+ *
+ * @param phase such as `access`
+ * @param findings gets a problem if there is a file that cannot be read
+ */
+export function luaOf(block: readonly Directive[], phase: string, { problems }: Findings): PhaseLua | undefined {
+  const names = ["", "_block", "_file"].map((form) => `${phase}_by_lua${form}`);
+  const directive = block.find(({ name }) => names.includes(name));
+  if (directive === undefined) return undefined;
+  const { name, words, lua, place } = directive;
+  const [word = ""] = words;
+  if (!name.endsWith("_file")) return { text: lua ?? word, place };
+  if (word.includes("$")) return { text: undefined, place };
+  const [text, failure] = readFile(word.startsWith("/") ? word : ngx.config.prefix() + word);
+  if (text === undefined) problems.push(`${place}: ${name}: expected a file that nginx can read, got ${failure}`);
+  return { text, place };
+}
+
+function calls(lua: PhaseLua | undefined, name: string): boolean {
+  return lua !== undefined && (lua.text === undefined || namesField(bareCode(lua.text), name));
+}
+
+/** @param http what the http block has */
+export function findMissingCalls(http: readonly Directive[], findings: Findings): void {
+  findMissingInitWorker(http, findings);
+  const seen: Seen = { decides: false, said: {} };
+  visit(http, {}, seen, findings);
+  if (!seen.decides) {
+    findings.warnings.push(
+      "no Lua of any location calls sluice.access() or sluice.rewrite(): no request that passes through this nginx is limited",
+    );
+  }
+}
+
+function findMissingInitWorker(http: readonly Directive[], findings: Findings): void {
+  const lua = luaOf(http, "init_worker", findings);
+  const without = "without sluice.initWorker(), this nginx receives no policies and no changes of policies";
+  if (lua === undefined || (lua.text !== undefined && bareCode(lua.text) === "")) {
+    const place = lua?.place ?? "the http block";
+    findings.problems.push(
+      `${place}: expected "init_worker_by_lua_block { sluice.initWorker() }", got none: ${without}`,
+    );
+  } else if (!calls(lua, "initWorker")) {
+    findings.warnings.push(`${lua.place}: this Lua does not call sluice.initWorker() itself: ${without}`);
+  }
+}
+
+/** The Lua that a block has of each phase: its own, or else that of the block around it. */
+interface Inherited {
+  readonly access?: PhaseLua | undefined;
+  readonly rewrite?: PhaseLua | undefined;
+  readonly log?: PhaseLua | undefined;
+}
+
+interface Seen {
+  /** Whether any location calls Sluice to decide requests. */
+  decides: boolean;
+  /** The warnings that there are: several locations may have the Lua of one block. */
+  readonly said: Record<string, true | undefined>;
+}
+
+function visit(block: readonly Directive[], around: Inherited, seen: Seen, findings: Findings): void {
+  const here: Inherited = {
+    access: luaOf(block, "access", findings) ?? around.access,
+    rewrite: luaOf(block, "rewrite", findings) ?? around.rewrite,
+    log: luaOf(block, "log", findings) ?? around.log,
+  };
+  const servers = block.filter(({ name }) => name === "server");
+  const locations = block.filter(({ name }) => name === "location");
+  const conditions = block.filter(({ name }) => name === "if");
+  for (const { inner = [] } of [...servers, ...locations, ...conditions]) visit(inner, here, seen, findings);
+  // Requests end in a location, or in a server that has none.
+  if (servers.length === 0 && locations.length === 0) noteCalls(here, seen, findings);
+}
+
+function noteCalls({ access, rewrite, log }: Inherited, seen: Seen, { warnings }: Findings): void {
+  const deciding = calls(access, "access") ? access : calls(rewrite, "rewrite") ? rewrite : undefined;
+  if (deciding === undefined) return;
+  seen.decides = true;
+  if (calls(log, "log")) return;
+  const got = log === undefined ? "none" : `other Lua (${log.place})`;
+  const sentence = `${deciding.place}: where requests pass this Lua, expected "log_by_lua_block { sluice.log() }", got ${got}: slots of concurrency are freed late`;
+  if (seen.said[sentence] === undefined) warnings.push(sentence);
+  seen.said[sentence] = true;
+}

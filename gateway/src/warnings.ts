@@ -1,0 +1,25 @@
+// What an operator should look at while this gateway works: parts that are missing, misspelt variables, and that nothing has been decided.
+// GET /sluice/healthz and the control plane show it.
+
+import { decisionResults, decisionTotals, eventCount } from "./metrics/counts.ts";
+import { missingParts } from "./runtime/missing-parts.ts";
+import type { Settings } from "./settings.ts";
+import { currentState } from "./snapshot/current.ts";
+
+/** The control plane takes no more, and no sentence of more than 200 characters. */
+const mostWarnings = 10;
+
+/** Returns sentences. */
+export function warningsOf({ unknown }: Settings): string[] {
+  const idle = hasDecidedNothing()
+    ? ["no policy has met a request since nginx started: if requests came, their locations do not call sluice.access()"]
+    : [];
+  return missingParts().concat(idle, unknown).slice(0, mostWarnings);
+}
+
+/** A request that meets no policy is not counted anywhere. One of an address that is banned meets none either. */
+function hasDecidedNothing(): boolean {
+  if (currentState().policyCount === 0 || eventCount("banned-requests") > 0) return false;
+  const totals = decisionTotals();
+  return decisionResults.every((result) => totals[result] === 0);
+}
