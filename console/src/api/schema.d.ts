@@ -4516,14 +4516,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what was admitted and refused, by second or minute */
+        /** List what was admitted and refused, by second, minute or hour */
         get: {
             parameters: {
                 query?: {
                     policy?: string;
                     /** @example 15m */
                     since?: string;
-                    step?: "second" | "minute";
+                    step?: "second" | "minute" | "hour";
                 };
                 header?: never;
                 path: {
@@ -5348,7 +5348,7 @@ export interface components {
             app: string;
             policy?: string;
             /** @enum {string} */
-            step: "second" | "minute";
+            step: "second" | "minute" | "hour";
             /** Format: date-time */
             since: string;
             /** Format: date-time */

@@ -207,7 +207,7 @@ describe("traffic", () => {
     ["/apps/shop/traffic?since=yesterday", 400, "invalid-request"],
     ["/apps/shop/traffic?since=2026-11-23T12:00:00", 400, "invalid-request"],
     ["/apps/shop/traffic?since=2026-02-30T12:00:00Z", 400, "invalid-request"],
-    ["/apps/shop/traffic?step=hour", 400, "invalid-request"],
+    ["/apps/shop/traffic?step=day", 400, "invalid-request"],
     ["/apps/none/traffic/policies", 404, "app-not-found"],
     ["/apps/shop/traffic/policies?by=delayed", 400, "invalid-request"],
     ["/apps/shop/traffic/policies?since=2h", 400, "invalid-request"],
