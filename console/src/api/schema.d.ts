@@ -539,6 +539,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -759,6 +762,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -979,6 +985,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1251,6 +1260,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1471,6 +1483,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1780,6 +1795,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -2000,6 +2018,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -4760,6 +4781,9 @@ export interface components {
             };
             /** @default [] */
             key: string[];
+            secret?: {
+                [key: string]: boolean;
+            };
             /**
              * @default skip
              * @enum {string}

@@ -1,6 +1,6 @@
 // /api/v1/traffic, /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
 
-import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { type KeyPart, keyPartText, parseKeyPart, withSecrets } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
 import type { Busy, BusyQuery, CountedTraffic } from "../activity/activity.ts";
 import { hoursKeptSinceMs, hoursOf, namesOfHours } from "../activity/hours.ts";
@@ -232,8 +232,11 @@ export function topKeys(
   window: Window,
   limit: number,
 ) {
-  const { key: texts = [] } = document as { key?: readonly string[] };
-  const key = texts.map((text) => parseKeyPart(text) as KeyPart);
+  const { key: texts = [], secret } = document as { key?: readonly string[]; secret?: Record<string, boolean> };
+  const key = withSecrets(
+    texts.map((text) => parseKeyPart(text) as KeyPart),
+    secret,
+  );
   const mayChange = hasRight(caller, "write", app);
   const counted = { app, policy, key: key.map(keyPartText) };
   const query = { window, limit, sinceMs: appSinceMs };

@@ -264,6 +264,20 @@ describe("the top keys", () => {
     expect(await seen("viewer")).toEqual(["ann", expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
   });
 
+  it("show what the policy says is secret only to those who may change it, and what it says is not to all", async () => {
+    const running = await startWithPolicy();
+    const secret = { "header:X-User": true, "header:x-api-key": false };
+    await running.call("PUT", "/apps/shop/policies/books", { body: { ...policy, secret } });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({}, [{ result: "refused", keys: [encoded("ann")], counts: [1] }]));
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "v", app: "shop", role: "viewer" } }))
+      .body;
+    const seen = async (as: string) =>
+      (await running.call("GET", "/apps/shop/top?policy=books", { token: as })).body.refused[0]?.key;
+    await untilPasses(async () => expect(await seen(adminToken)).toEqual(["ann", "key-of-ann"]));
+    expect(await seen(token)).toEqual([expect.stringMatching(/^sha256:[0-9a-f]{12}$/), "key-of-ann"]);
+  });
+
   it("are those of the policy's present key: values of another key would mean something else", async () => {
     const running = await startWithPolicy();
     const gateway = await connectGateway(running, "gw-1");
