@@ -9,6 +9,8 @@ export const ownerTokens = { shop: "bench-owner-of-shop", kiosk: "bench-owner-of
 
 const atOnce = 200;
 const longMs = 366 * 86_400_000;
+const hourMs = 3_600_000;
+const hoursOfMonth = 31 * 24;
 
 /** Row i of n is of the small app once in a thousand, of the large one otherwise. */
 export async function fill(
@@ -87,6 +89,11 @@ export async function fill(
   await insert(database, "audit", rows, (i) => {
     const what = { action: "reset-counter", app: appOf(i), subject: nameOf("policy", i), bytes: 100 };
     return { id: id(i), at: at(i), who: `person-${i % 100}`, ...what, ...change };
+  });
+  await insert(database, "traffic_hours", rows, (i) => {
+    const policies = ["", "books"];
+    const policy = policies[Math.floor(i / hoursOfMonth)] ?? nameOf("policy", Math.floor(i / hoursOfMonth));
+    return { name: `${large}/${policy}`, at: nowMs - (nowMs % hourMs) - (i % hoursOfMonth) * hourMs, traffic: "{}" };
   });
   await database
     .updateTable("meta")

@@ -76,6 +76,28 @@ it("refusals are in the chart while they happen", async () => {
   await page.context().close();
 });
 
+it.each([
+  ["en-US", "30 days", "24 hours", /requests of each hour$/, /requests of each minute$/],
+  ["zh-CN", "30 天", "24 小时", /^每小时.*请求$/, /^每分钟.*请求$/],
+])("traffic is shown for a day and for a month: %s", async (locale, month, day, byHour, byMinute) => {
+  const { page, faults } = await newPage(world.browser, { locale });
+  await page.goto(`${world.system.controlUrl}/policies/default/books`);
+  await page.locator("form input").fill(adminToken);
+  await page.keyboard.press("Enter");
+  const choice = page.locator("select").filter({ hasText: month });
+  for (const [label, step, chart] of [
+    [month, "hour", byHour],
+    [day, "minute", byMinute],
+  ] as const) {
+    const asked = page.waitForResponse((response) => response.url().includes(`step=${step}`));
+    await choice.selectOption({ label });
+    expect((await (await asked).json()).points).not.toEqual([]);
+    await page.getByRole("img", { name: chart }).locator("canvas").waitFor();
+  }
+  expect(faults).toEqual([]);
+  await page.context().close();
+});
+
 it("text that somebody stored is text, and nothing runs that is not the console's own", async () => {
   const { page, faults } = await newPage(world.browser);
   await signIn(page, world.system.controlUrl, adminToken, "/policies/default/books");

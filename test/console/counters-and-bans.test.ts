@@ -136,4 +136,5 @@ it("a key with a credential in it is not in the URL", () => {
     search: { app: "shop", policy: "books" },
     state: { countedKey: ["10.0.0.1", "sk-1"] },
   });
+  expect(linkTo("shop", "books", ["ip"], ["10.0.0.1"], { ip: true }).search).toEqual({ app: "shop", policy: "books" });
 });

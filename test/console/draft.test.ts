@@ -15,8 +15,10 @@ import { linesOf, textOfLines } from "../../console/src/pages/policies/editor/ty
 import {
   headersOf,
   keysOf,
+  secretOf,
   textOfHeaders,
   textOfKeys,
+  textOfSecret,
   textOfWindows,
 } from "../../console/src/pages/policies/editor/written.ts";
 
@@ -130,6 +132,7 @@ describe("text that somebody is in the middle of typing", () => {
 });
 
 it.each([
+  ["secret parts", textOfSecret, secretOf, { "header:x-a": true, "query:b": false }, "header:x-a\nquery:b: false"],
   ["keys", textOfKeys, keysOf, [["a"], ["a", "b"]], "a\na | b"],
   ["keys that no line can have", textOfKeys, keysOf, [["x\ny"], ["a | b"], [" c"], [""], ['["d"]'], ["a", "b | c"]]],
   ["lines", textOfLines, linesOf, ["a", 'b "c"'], 'a\nb "c"'],

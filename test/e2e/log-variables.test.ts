@@ -42,6 +42,10 @@ let silent: LoneGateway;
 beforeAll(async () => {
   const policies = [
     limited("plain"),
+    limited("secrets", {
+      key: ["header:x-user", "header:x-token-kind"],
+      secret: { "header:x-user": true, "header:x-token-kind": false },
+    }),
     limited("two-parts", { key: ["header:x-user", "method", "header:x-api-key"] }),
     limited("shadow", { mode: "shadow" }),
     limited("both", { match: { paths: ["/both", "/both-refuse"] }, mode: "shadow" }),
@@ -134,6 +138,11 @@ it("names the key in one word, with a digest where a part may be a credential, w
   const [line] = await logged("/two-parts", 1, secret);
   expect(line?.key).toBe("a%2Cb%20%22c%22%20%E9%5C%25,GET,sha1:f3bbbd66");
   expect((await logged("/plain", 1, { "x-user": "x".repeat(500) }))[0]?.key).toBe(`${"x".repeat(100)}...`);
+});
+
+it("has a digest of a part that the policy says is secret, and shows one that it says is not, with the same counter", async () => {
+  const [line, other] = await logged("/secrets", 2, { "x-user": "ann", "x-token-kind": "free" });
+  expect([line?.key, other?.decision]).toEqual(["sha1:744cb9a9,free", "refused"]);
 });
 
 it("says who is banned", async () => {

@@ -5,6 +5,7 @@ local product = require("test.gateway.product")
 
 local parseDuration = product.module("limiter.src.document.duration").parseDuration
 local parseKeyPart = product.module("limiter.src.key.key-part").parseKeyPart
+local holdsCredential = product.module("limiter.src.key.credential").holdsCredential
 local formReading = product.module("limiter.src.key.form-type").formReading
 local ipPrefix = product.module("limiter.src.key.ip-prefix").ipPrefix
 local cidr = product.module("limiter.src.key.cidr")
@@ -506,5 +507,27 @@ describe("in nginx, a snapshot", function()
         assert.is_true(#reading.problems > 0, list .. " " .. entry)
       end
     end
+  end)
+end)
+
+describe("in nginx, the parts of a key", function()
+  it("are credentials as the policy says, and no other policy with the same key", function()
+    local function shown(secret)
+      local document = {
+        name = "books",
+        key = { "ip", "header:x-token-kind", "cookie:sid" },
+        secret = secret,
+        limits = { { algorithm = "fixed-window", quota = 1, window = "1m" } },
+      }
+      local validation = validatePolicy(document)
+      assert.same({}, validation.problems)
+      local found = {}
+      for i, part in ipairs(compilePolicy("shop", validation.policy).policy.key) do
+        found[i] = holdsCredential(part, "ann")
+      end
+      return found
+    end
+    assert.same({ true, false, true }, shown({ ["ip/32/64"] = true, ["header:X-Token-Kind"] = false }))
+    assert.same({ false, true, true }, shown(nil))
   end)
 end)

@@ -33,6 +33,7 @@ const documents: readonly Record<string, unknown>[] = [
       headers: { "x-kind": ["free", "trial"] },
     },
     key: ["ip/24/56", "header:x-kind", "cookie:kind", "query:kind", "form:kind", "jwt:kind", "var:kind", "const:kind"],
+    secret: { "ip/24/56": true, "header:X-Kind": true, "query:kind": false },
     onMissingKey: "shared",
     limits: [
       { name: "burst", algorithm: "token-bucket", quota: 2, window: "1s", burst: 10, initial: 3, warmUp: "10s" },

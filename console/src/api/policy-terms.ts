@@ -12,6 +12,7 @@ export interface PolicyTerms {
   readonly name: string;
   readonly mode: "enforce" | "shadow" | "off";
   readonly key: readonly string[];
+  readonly secret: StoredPolicy["secret"];
   /** With plans: those of the default plan. */
   readonly limits: readonly (Limits[number] & { readonly name: string })[];
   /** What a request takes that states no cost. A template's is not known here, and counts as one. */
@@ -19,12 +20,13 @@ export interface PolicyTerms {
 }
 
 export function termsOf(policy: StoredPolicy): PolicyTerms {
-  const { name, mode = "enforce", key = [], plans = {}, defaultPlan = "", cost = 1 } = policy;
+  const { name, mode = "enforce", key = [], secret, plans = {}, defaultPlan = "", cost = 1 } = policy;
   const limits = policy.limits ?? plans[defaultPlan] ?? [];
   return {
     name,
     mode,
     key,
+    secret,
     limits: limits.map((limit) => ({ ...limit, name: limit.name ?? "default" })),
     cost: typeof cost === "number" ? cost : "default" in cost ? cost.default : 1,
   };

@@ -272,16 +272,13 @@ export const trafficQuery = (app: string, since: string, policy?: string) =>
     staleTime: Number.POSITIVE_INFINITY,
   });
 
-/** By minute. @param since a duration before now */
-export const pastTrafficQuery = (app: string, policy: string | undefined, since: string) =>
+/** @param since a duration before now */
+export const pastTrafficQuery = (app: string, policy: string | undefined, since: string, step: "minute" | "hour") =>
   queryOptions({
     queryKey: ["past-traffic", app, policy, since],
-    queryFn: async ({ signal }) => {
-      const query = { since, step: "minute", ...(policy === undefined ? {} : { policy }) } as const;
-      const { points } = await answerOf(
-        api.GET("/api/v1/apps/{app}/traffic", { params: { path: { app }, query }, signal }),
-      );
-      return points;
+    queryFn: ({ signal }) => {
+      const query = { since, step, ...(policy === undefined ? {} : { policy }) };
+      return answerOf(api.GET("/api/v1/apps/{app}/traffic", { params: { path: { app }, query }, signal }));
     },
     refetchInterval: 30_000,
   });

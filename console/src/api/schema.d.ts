@@ -539,6 +539,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -759,6 +762,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -979,6 +985,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1251,6 +1260,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1471,6 +1483,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -1780,6 +1795,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -2000,6 +2018,9 @@ export interface paths {
                         };
                         /** @default [] */
                         key?: string[];
+                        secret?: {
+                            [key: string]: boolean;
+                        };
                         /**
                          * @default skip
                          * @enum {string}
@@ -4516,14 +4537,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what was admitted and refused, by second or minute */
+        /** List what was admitted and refused, by second, minute or hour */
         get: {
             parameters: {
                 query?: {
                     policy?: string;
                     /** @example 15m */
                     since?: string;
-                    step?: "second" | "minute";
+                    step?: "second" | "minute" | "hour";
                 };
                 header?: never;
                 path: {
@@ -4760,6 +4781,9 @@ export interface components {
             };
             /** @default [] */
             key: string[];
+            secret?: {
+                [key: string]: boolean;
+            };
             /**
              * @default skip
              * @enum {string}
@@ -5348,7 +5372,7 @@ export interface components {
             app: string;
             policy?: string;
             /** @enum {string} */
-            step: "second" | "minute";
+            step: "second" | "minute" | "hour";
             /** Format: date-time */
             since: string;
             /** Format: date-time */

@@ -45,6 +45,8 @@ export const expectations: Readonly<Record<string, string>> = {
   "exact, with plans": "exact（使用套餐时）",
   "a list of {} to {}": "{} 到 {} 项的列表",
   "a list of {}: a pattern for each part of the policy's key": "{} 项的列表：策略键的每个部分各一个模式",
+  "a part of the policy's key": "策略键的一个部分",
+  "true: these values are credentials": "true：这些值是凭据",
   "a list of {}": "{} 项的列表",
   "a name of a-z, 0-9 and -, beginning with a letter or digit, at most {} long":
     "由 a-z、0-9 和 - 组成的名称，以字母或数字开头，最长 {} 个字符",

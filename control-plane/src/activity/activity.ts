@@ -6,7 +6,7 @@ import type { WorkerActivity } from "@sluice/limiter/protocol/activity.ts";
 import type { GatewayMessage } from "@sluice/limiter/protocol/push-messages.ts";
 import type { KeyReport } from "./merged-keys.ts";
 import { appOf, type KeyResult, type TopKeys, TopKeysOfPolicies, type Window } from "./top-keys.ts";
-import { type Step, Traffic, type TrafficCounts, type TrafficPoint, trafficCounts } from "./traffic.ts";
+import { namedCounts, type Step, Traffic, type TrafficCounts, type TrafficPoint, trafficCounts } from "./traffic.ts";
 
 export type ActivityMessage = Extract<GatewayMessage, { type: "activity" }>;
 
@@ -226,11 +226,9 @@ export class Activity {
   readMinute(atMs: number, rows: KeptMinute): void {
     for (const { name, counts, isCut } of rows) {
       if (isCut === true) this.#cutUntilMs.set(appOf(name), atMs + minuteMs);
-      const [admitted = 0, refused = 0, shadowRefused = 0, delayed = 0, degraded = 0] = counts;
       const ofApp = name.endsWith("/");
       const traffic = ofApp ? this.#ofApps : this.#ofPolicies;
-      const known = { admitted, refused, shadowRefused, delayed, degraded };
-      traffic.addMinute(ofApp ? name.slice(0, -1) : name, atMs, known);
+      traffic.addMinute(ofApp ? name.slice(0, -1) : name, atMs, namedCounts(counts));
     }
   }
 
@@ -276,12 +274,18 @@ export class Activity {
 /**
  * Puts two records of a minute together. Each control plane knows a part of what all gateways reported, or all of it: of two counts,
  * the larger one is nearer to the truth.
+ *
+ * @param of two counts. Those of different minutes are added
  */
-export function mergeMinutes(one: KeptMinute, other: KeptMinute): KeptMinute {
+export function mergeMinutes(
+  one: KeptMinute,
+  other: KeptMinute,
+  of: (count: number, other: number) => number = Math.max,
+): KeptMinute {
   const merged = new Map(one.map((row) => [row.name, row]));
   for (const row of other) {
     const known = merged.get(row.name);
-    const counts = row.counts.map((count, i) => Math.max(count, known?.counts[i] ?? 0));
+    const counts = row.counts.map((count, i) => of(count, known?.counts[i] ?? 0));
     const isCut = row.isCut === true || known?.isCut === true;
     merged.set(row.name, { name: row.name, counts, ...(isCut ? { isCut } : {}) });
   }

@@ -22,7 +22,7 @@ const steps = {
 } as const satisfies Record<Step, unknown>;
 
 const pointsOfChunk = 60;
-/** A report about a longer time is spread over it. */
+/** What happens is counted in the middle of the report that it is in. A report about a longer time is spread over it. */
 const longestMomentMs = 2_000;
 /** A report about a longer time is spread when it is read: it would fill a chunk for each hour of its time, and for each minute. */
 const longestSpreadMs = 60_000;
@@ -252,11 +252,25 @@ export class Traffic {
   }
 }
 
+/** Returns when the counts of an app begin that was created then: earlier ones belong to a deleted app of the same name. */
+export function countedSinceMs(createdAtMs: number, step: Step): number {
+  return beginningOf(step, createdAtMs - longestMomentMs);
+}
+
+export function beginningOf(step: Step, atMs: number): number {
+  return atMs - (atMs % steps[step].ms);
+}
+
+/** Returns the time of which seconds or minutes are kept. */
+export function keptSinceMs(step: Step, nowMs: number): number {
+  return nowMs - steps[step].keptMs;
+}
+
 function newSeries(): Series {
   return { chunks: new Map(), names: new Map(), kept: new Set(), lostUntilMs: 0, keptFromMs: 0 };
 }
 
-function namedCounts([
+export function namedCounts([
   admitted = 0,
   refused = 0,
   shadowRefused = 0,

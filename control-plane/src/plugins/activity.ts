@@ -1,21 +1,25 @@
-// What goes on at the gateways. Traffic by minute is stored, so that it outlives a restart, and what gateways report to one control
+// What goes on at the gateways. Traffic by minute is stored, and summed up by hour before it is forgotten, so that it outlives a restart, and what gateways report to one control
 // plane is relayed to the others of the same database. What cannot be stored is not needed to serve anything: it is logged once.
 
 import { randomUUID } from "node:crypto";
 import { setImmediate } from "node:timers/promises";
 import fp from "fastify-plugin";
 import { Activity, type ActivityMessage, cutMinute, type KeptMinute, mergeMinutes } from "../activity/activity.ts";
+import { hoursKeptSinceMs, hoursStoredBeforeMs, sumMinutes } from "../activity/hours.ts";
 import { type Line, turnsOf } from "../activity/report-parts.ts";
 import { type LeftOut, UntoldReports } from "../activity/untold-reports.ts";
 import {
+  forgetOldestHour,
   forgetRelayedActivity,
   forgetToldActivity,
-  forgetTrafficMinutes,
+  noteHeard,
+  readAppCreations,
   readPolicyNames,
   readRelayedActivity,
   readTrafficMinutes,
   relayActivity,
   relayedAtOnce,
+  sumOldestHour,
   writeTrafficMinute,
 } from "../storage/activity.ts";
 
@@ -32,7 +36,6 @@ declare module "fastify" {
 /** Other control planes know of a request two of these later, at most. */
 const workEveryMs = 1_000;
 const minuteMs = 60_000;
-const dayMs = 86_400_000;
 const reportedAfterMs = 3_000;
 const mostMinutesAtOnce = 20;
 /** A control plane that was silent for so long has nothing in the database that was not read. */
@@ -67,6 +70,8 @@ export default fp<{ now: () => number; isShared: boolean }>(
     /** The last report that was read, by control plane. */
     const read = new Map<string, { readonly number: number; readonly atMs: number }>();
     let forgottenMs = minuteOf(now());
+    /** All minutes before it are summed up. */
+    let summedUntilMs = 0;
     let round: Promise<void> | undefined;
     let isFailing = false;
 
@@ -78,7 +83,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
       if (isShared) untold.add(gateway, report);
     });
 
-    for await (const { atMs, traffic } of readTrafficMinutes(app.database, now() - dayMs)) {
+    for await (const { atMs, traffic } of readTrafficMinutes(app.database)) {
       activity.readMinute(atMs, JSON.parse(traffic) as KeptMinute);
     }
 
@@ -157,18 +162,34 @@ export default fp<{ now: () => number; isShared: boolean }>(
       });
     }
 
+    /** Sums up one hour at a time, so that others wait for the database only shortly. */
+    async function keepHours(): Promise<void> {
+      const untilMs = hoursStoredBeforeMs(now());
+      if (untilMs === summedUntilMs) return;
+      const existing = {
+        names: await readPolicyNames(app.database),
+        createdAtMs: await readAppCreations(app.database),
+      };
+      const isMore = await sumOldestHour(app.database, untilMs, async (minutes) => {
+        const rows = await sumMinutes(minutes, existing);
+        return rows.map((row) => ({ name: row.name, traffic: JSON.stringify(row) }));
+      });
+      if (isMore || (await forgetOldestHour(app.database, hoursKeptSinceMs(now())))) return;
+      await noteHeard(app.database, untilMs);
+      summedUntilMs = untilMs;
+    }
+
     async function forgetOld(minute: number): Promise<void> {
       if (minute === forgottenMs) return;
       forgottenMs = minute;
       activity.forget();
-      await forgetTrafficMinutes(app.database, minute - dayMs);
       if (isShared) await forgetRelayedActivity(app.database);
     }
 
     async function work(beforeMs: number): Promise<void> {
       const ofOthers = isShared ? [tellOthers, hearOthers] : [];
       const errors: unknown[] = [];
-      for (const step of [...ofOthers, () => keepMinutes(beforeMs), () => forgetOld(minuteOf(now()))]) {
+      for (const step of [...ofOthers, () => keepMinutes(beforeMs), keepHours, () => forgetOld(minuteOf(now()))]) {
         // One that fails does not keep the others from their work.
         await step().catch((error: unknown) => errors.push(error));
       }

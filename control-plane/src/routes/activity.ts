@@ -1,17 +1,19 @@
 // /api/v1/traffic, /api/v1/apps/{app}/traffic and /top: what the gateways decided, and for which keys.
 
-import { type KeyPart, keyPartText, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { type KeyPart, keyPartText, parseKeyPart, withSecrets } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
-import type { Busy, BusyQuery } from "../activity/activity.ts";
+import type { Busy, BusyQuery, CountedTraffic } from "../activity/activity.ts";
+import { hoursKeptSinceMs, hoursOf, namesOfHours } from "../activity/hours.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
-import type { Step, TrafficPoint } from "../activity/traffic.ts";
+import { beginningOf, countedSinceMs, keptSinceMs, type Step, type TrafficPoint } from "../activity/traffic.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { type Caller, hasRight } from "../rights/caller.ts";
 import { appSegment, limitParameter, policyParameter, querySchema } from "../schemas/parameters.ts";
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import { readMoment, sinceParameter } from "../schemas/since-parameter.ts";
+import { readTrafficHours } from "../storage/activity.ts";
 import { getApp, listApps } from "../storage/apps.ts";
 import { getPolicy } from "../storage/policies.ts";
 
@@ -19,8 +21,6 @@ const params = { type: "object", properties: { app: appSegment } } as const;
 const tags = ["activity"];
 const minuteMs = 60_000;
 const hourMs = 3_600_000;
-/** What happens is counted in the middle of the report that it is in. */
-const reportMs = 2_000;
 
 const windowParameter = {
   type: "string",
@@ -32,11 +32,11 @@ const windowParameter = {
 
 const stepParameter = {
   type: "string",
-  enum: ["second", "minute"],
+  enum: ["second", "minute", "hour"],
   description:
-    "Return one point for each second, which are kept for an hour, or for each minute, which are kept for a day. " +
-    "Default: seconds if `since` is within the last hour.",
-  "x-expected": "second or minute",
+    "Return one point for each second, which are kept for an hour, for each minute, which are kept for a day, or for each hour, " +
+    "which are kept for 31 days. Default: seconds if `since` is within the last hour, minutes if it is within the last day, else hours.",
+  "x-expected": "second, minute or hour",
 } as const;
 
 const byParameter = {
@@ -80,16 +80,16 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
     },
   );
 
-  app.get<{ Params: { app: string }; Querystring: { policy?: string; since: string; step?: Step } }>(
+  app.get<{ Params: { app: string }; Querystring: { policy?: string; since: string; step?: Step | "hour" } }>(
     "/apps/:app/traffic",
     {
       config: { access: "read", refuses: ["app-not-found", "policy-not-found"] },
       schema: {
         tags,
-        summary: "List what was admitted and refused, by second or minute",
+        summary: "List what was admitted and refused, by second, minute or hour",
         description:
-          "Of one policy, or of all policies of the app together. Seconds and minutes without a decision are left out. A " +
-          "request appears within two seconds. Minutes outlive a restart of the control plane; seconds do not.",
+          "Of one policy, or of all policies of the app together. Times without a decision are left out. A request appears " +
+          "within two seconds. Minutes and hours outlive a restart of the control plane; seconds do not.",
         params,
         querystring: querySchema({ policy: policyParameter, since: sinceParameter, step: stepParameter }),
         response: answers({ 200: "Traffic" }),
@@ -101,19 +101,21 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       const { createdAtMs } = await getApp(app.database, name);
       if (policy !== undefined) await getPolicy(app.database, name, policy);
       const now = app.now();
-      const sinceMs = readMoment("since", request.query.since, now);
-      const step = request.query.step ?? (sinceMs >= now - hourMs ? "second" : "minute");
+      const askedMs = readMoment("since", request.query.since, now);
+      const { step = defaultStep(askedMs, now) } = request.query;
+      const sinceMs = Math.max(askedMs, step === "hour" ? hoursKeptSinceMs(now) : keptSinceMs(step, now));
       const asked = { app: name, policy };
+      const time = { sinceMs, createdAtMs, nowMs: now };
+      const { isComplete, points } =
+        step === "hour" ? await hours(app, asked, time) : shortSteps(app, asked, step, time);
       return {
         app: name,
         policy,
         step,
         since: new Date(sinceMs).toISOString(),
         until: new Date(now).toISOString(),
-        complete: app.activity.isComplete(asked, step, sinceMs),
-        points: app.activity
-          .points(asked, step, Math.max(sinceMs, countedSinceMs(createdAtMs, step)), now + 1)
-          .map(showPoint),
+        complete: isComplete,
+        points: points.map(showPoint),
       };
     },
   );
@@ -169,7 +171,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       const existing = new Map(
         (await listApps(app.database, names, "", names.length)).map(({ name, createdAtMs }) => [
           name,
-          Math.max(sinceMs, createdAtMs - reportMs),
+          Math.max(sinceMs, countedSinceMs(createdAtMs, "minute")),
         ]),
       );
       return {
@@ -180,6 +182,33 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       };
     },
   );
+}
+
+function defaultStep(sinceMs: number, nowMs: number): Step | "hour" {
+  return (["second", "minute"] as const).find((step) => sinceMs >= keptSinceMs(step, nowMs)) ?? "hour";
+}
+
+/** Of which time traffic is asked for. `createdAtMs` is of the app. */
+interface TrafficTime {
+  readonly sinceMs: number;
+  readonly createdAtMs: number;
+  readonly nowMs: number;
+}
+
+async function hours({ database, activity }: FastifyInstance, asked: CountedTraffic, time: TrafficTime) {
+  return hoursOf(activity, asked, time, await readTrafficHours(database, namesOfHours(asked), time.sinceMs));
+}
+
+function shortSteps(
+  { activity }: FastifyInstance,
+  asked: CountedTraffic,
+  step: Step,
+  { sinceMs, createdAtMs, nowMs }: TrafficTime,
+) {
+  return {
+    isComplete: activity.isComplete(asked, step, sinceMs),
+    points: activity.points(asked, step, Math.max(sinceMs, countedSinceMs(createdAtMs, step)), nowMs + 1),
+  };
 }
 
 export interface AskedPolicy {
@@ -203,8 +232,11 @@ export function topKeys(
   window: Window,
   limit: number,
 ) {
-  const { key: texts = [] } = document as { key?: readonly string[] };
-  const key = texts.map((text) => parseKeyPart(text) as KeyPart);
+  const { key: texts = [], secret } = document as { key?: readonly string[]; secret?: Record<string, boolean> };
+  const key = withSecrets(
+    texts.map((text) => parseKeyPart(text) as KeyPart),
+    secret,
+  );
   const mayChange = hasRight(caller, "write", app);
   const counted = { app, policy, key: key.map(keyPartText) };
   const query = { window, limit, sinceMs: appSinceMs };
@@ -239,7 +271,7 @@ function busyTime(since: string, nowMs: number, createdAtMs = 0): BusyTime {
   if (askedMs < nowMs - hourMs) {
     throw invalidRequest({ path: "since", expected: "a time within the last hour", got: JSON.stringify(since) });
   }
-  return { sinceMs: beginningOf("minute", Math.max(askedMs, createdAtMs - reportMs)), nowMs };
+  return { sinceMs: Math.max(beginningOf("minute", askedMs), countedSinceMs(createdAtMs, "minute")), nowMs };
 }
 
 function shownTime({ sinceMs, nowMs }: BusyTime) {
@@ -250,13 +282,4 @@ function showBusy({ counts, minutes }: Busy, { sinceMs, nowMs }: BusyTime) {
   const refusedByMinute = new Array<number>(Math.floor((nowMs - sinceMs) / minuteMs) + 1).fill(0);
   for (const { atMs, refused } of minutes) refusedByMinute[(atMs - sinceMs) / minuteMs] = refused;
   return { ...counts, refusedByMinute };
-}
-
-/** Returns when the counts of an app begin: earlier ones belong to a deleted app of the same name. */
-export function countedSinceMs(createdAtMs: number, step: Step): number {
-  return beginningOf(step, createdAtMs - reportMs);
-}
-
-function beginningOf(step: Step, atMs: number): number {
-  return atMs - (atMs % (step === "second" ? 1_000 : minuteMs));
 }

@@ -4,6 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { EventStream } from "../activity/event-stream.ts";
 import { FleetChanges, type GatewayState } from "../activity/fleet-changes.ts";
+import { countedSinceMs } from "../activity/traffic.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { pauses } from "../limits/pauses.ts";
 import { type Taken, whoGivesWay } from "../limits/who-gives-way.ts";
@@ -13,7 +14,7 @@ import { appParameter, policyParameter, querySchema } from "../schemas/parameter
 import { invalidRequest } from "../schemas/read-body.ts";
 import { answersWithEvents } from "../schemas/responses.ts";
 import { getApp } from "../storage/apps.ts";
-import { type AskedPolicy, askedPolicy, countedSinceMs, showPoint, topKeys } from "./activity.ts";
+import { type AskedPolicy, askedPolicy, showPoint, topKeys } from "./activity.ts";
 
 const everyMs = 250;
 const unfinishedEveryMs = 500;

@@ -323,17 +323,22 @@ const traffic = {
     {
       app: text,
       policy: text,
-      step: { type: "string", enum: ["second", "minute"] },
-      since: time,
+      step: { type: "string", enum: ["second", "minute", "hour"] },
+      since: {
+        ...time,
+        description:
+          "What was decided before is not counted: it is the earliest time that is kept, if `since` is earlier.",
+      },
       until: time,
       complete: {
         type: "boolean",
-        description: "False if there was so much since `since` that not all of it is kept.",
+        description:
+          "False if there was so much since `since` that not all of it is kept, or if some hours since then are not known: no control plane ran for more than a day, or hours were not stored yet, before an upgrade.",
       },
       points: {
         type: "array",
         items: object({
-          at: { ...time, description: "The beginning of the second or minute." },
+          at: { ...time, description: "The beginning of the second, minute or hour." },
           admitted: count,
           refused: count,
           shadowRefused: { ...count, description: "What policies in shadow mode would have refused." },

@@ -1,9 +1,9 @@
-// Traffic by minute, which outlives a restart, and what control planes of one database tell each other of the last seconds.
+// Traffic by minute and by hour, which outlives a restart, and what control planes of one database tell each other of the last seconds.
 
 import { setImmediate } from "node:timers/promises";
-import { sql } from "kysely";
+import { sql, type Transaction } from "kysely";
 import { databaseNowMs } from "./database-clock.ts";
-import type { Database } from "./tables.ts";
+import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
 /** Every other control plane has read it by then. */
@@ -11,6 +11,12 @@ const relayedMs = 10_000;
 /** So long after that, rows are left only of control planes that do not run any more. */
 const leftMs = 20_000;
 const minutesAtOnce = 60;
+const hourMs = 3_600_000;
+const dayMs = 86_400_000;
+/** To make the statement for more would take some milliseconds. */
+const hourRowsAtOnce = 100;
+/** The name of the row that says since when hours are known (`at`), and as text, of which hour on a control plane last heard of what gateways did. */
+export const knownSince = "";
 /** They are read without a pause, which takes a millisecond or two. */
 const namesAtOnce = 1_000;
 /** They take 8 MB, as much as a control plane writes in a second at most. */
@@ -21,8 +27,15 @@ export interface TrafficMinute {
   readonly traffic: string;
 }
 
+/** The traffic of an hour of an app ("app/") or a policy ("app/policy"). */
+export interface TrafficHour {
+  readonly atMs: number;
+  readonly name: string;
+  readonly traffic: string;
+}
+
 /**
- * Stores the traffic of a minute.
+ * Stores the traffic of a minute, unless its hour has been summed up already.
  * @param traffic makes it of what is stored of the minute already, by this or another control plane
  */
 export async function writeTrafficMinute(
@@ -31,6 +44,7 @@ export async function writeTrafficMinute(
   traffic: (known: string | undefined) => string,
 ): Promise<void> {
   await write(database, async (transaction) => {
+    if (await isSummed(transaction, hourOf(atMs))) return;
     const known = await transaction
       .selectFrom("traffic_minutes")
       .select("traffic")
@@ -43,14 +57,19 @@ export async function writeTrafficMinute(
   });
 }
 
-/** Returns the minutes from `sinceMs` on, a few at a time: a day of many policies takes a hundred megabytes. */
-export async function* readTrafficMinutes(database: Database, sinceMs: number): AsyncGenerator<TrafficMinute> {
+/** Returns the minutes that are not summed up yet, a few at a time: a day of many policies takes a hundred megabytes. */
+export async function* readTrafficMinutes(
+  database: Database | Transaction<Tables>,
+  sinceMs = 0,
+  untilMs = Number.MAX_SAFE_INTEGER,
+): AsyncGenerator<TrafficMinute> {
   let from = sinceMs;
   for (;;) {
     const rows = await database
       .selectFrom("traffic_minutes")
       .select(["at", "traffic"])
       .where("at", ">=", from)
+      .where("at", "<", untilMs)
       .orderBy("at")
       .limit(minutesAtOnce)
       .execute();
@@ -83,8 +102,106 @@ export async function readPolicyNames(database: Database): Promise<Set<string>> 
   return names;
 }
 
-export async function forgetTrafficMinutes(database: Database, beforeMs: number): Promise<void> {
-  await database.deleteFrom("traffic_minutes").where("at", "<", beforeMs).execute();
+/**
+ * Sums up the oldest hour of which minutes are stored, if that is over before `beforeMs`, and deletes its minutes in the same transaction. So each
+ * minute counts once, whichever control plane sums it up, and whenever that is killed.
+ *
+ * @param sum makes the rows of the hour of its minutes
+ * @returns whether there was such an hour
+ */
+export async function sumOldestHour(
+  database: Database,
+  beforeMs: number,
+  sum: (minutes: AsyncIterable<TrafficMinute>) => Promise<readonly Omit<TrafficHour, "atMs">[]>,
+): Promise<boolean> {
+  const oldest = await database
+    .selectFrom("traffic_minutes")
+    .select("at")
+    .where("at", "<", beforeMs)
+    .orderBy("at")
+    .limit(1)
+    .executeTakeFirst();
+  if (oldest === undefined) return false;
+  const at = hourOf(Number(oldest.at));
+  await write(database, async (transaction) => {
+    // An older version of Sluice may have stored a minute of it since then.
+    const rows = (await isSummed(transaction, at)) ? [] : await sum(readTrafficMinutes(transaction, at, at + hourMs));
+    for (let from = 0; from < rows.length; from += hourRowsAtOnce) {
+      const values = rows.slice(from, from + hourRowsAtOnce).map(({ name, traffic }) => ({ name, at, traffic }));
+      await transaction.insertInto("traffic_hours").values(values).execute();
+    }
+    await transaction
+      .deleteFrom("traffic_minutes")
+      .where("at", ">=", at)
+      .where("at", "<", at + hourMs)
+      .execute();
+  });
+  return true;
+}
+
+async function isSummed(transaction: Transaction<Tables>, at: number): Promise<boolean> {
+  const query = transaction
+    .selectFrom("traffic_hours")
+    .select("at")
+    .where("at", "=", at)
+    .where("name", "!=", knownSince);
+  return (await query.limit(1).executeTakeFirst()) !== undefined;
+}
+
+/** Returns the hours of these names that were summed up, from `sinceMs` on, and since when hours are known: 0 if it is longer. */
+export async function readTrafficHours(
+  database: Database,
+  names: readonly string[],
+  sinceMs: number,
+): Promise<{ hours: TrafficHour[]; knownSinceMs: number }> {
+  const rows = await database
+    .selectFrom("traffic_hours")
+    .select(["name", "at", "traffic"])
+    .where("name", "in", [...names, knownSince])
+    .where("at", ">=", sinceMs)
+    .execute();
+  const all = rows.map(({ name, at, traffic }) => ({ name, atMs: Number(at), traffic }));
+  return {
+    hours: all.filter(({ name }) => name !== knownSince),
+    knownSinceMs: all.find(({ name }) => name === knownSince)?.atMs ?? 0,
+  };
+}
+
+/**
+ * Notes that a control plane runs, which hears what gateways have done from `fromMs` on, an hour's beginning. If it has heard nothing of a time before, as after
+ * a day without any control plane, hours are known from `fromMs` on.
+ */
+export async function noteHeard(database: Database, fromMs: number): Promise<void> {
+  const known = await database
+    .selectFrom("traffic_hours")
+    .select(["at", "traffic"])
+    .where("name", "=", knownSince)
+    .executeTakeFirstOrThrow();
+  const last = Number(known.traffic);
+  const at = fromMs > last + dayMs ? fromMs : Number(known.at);
+  const traffic = String(Math.max(fromMs, last));
+  await database.updateTable("traffic_hours").set({ at, traffic }).where("name", "=", knownSince).execute();
+}
+
+/** Deletes the oldest hour, if it began before `beforeMs`. @returns whether there was one */
+export async function forgetOldestHour(database: Database, beforeMs: number): Promise<boolean> {
+  const oldest = await database
+    .selectFrom("traffic_hours")
+    .select("at")
+    .where("at", "<", beforeMs)
+    .where("name", "!=", knownSince)
+    .orderBy("at")
+    .limit(1)
+    .executeTakeFirst();
+  if (oldest === undefined) return false;
+  await database.deleteFrom("traffic_hours").where("at", "=", oldest.at).where("name", "!=", knownSince).execute();
+  return true;
+}
+
+/** Returns when each app was created, by its name. */
+export async function readAppCreations(database: Database): Promise<Map<string, number>> {
+  const apps = await database.selectFrom("apps").select(["name", "created_at"]).execute();
+  return new Map(apps.map(({ name, created_at }) => [name, Number(created_at)]));
 }
 
 /** @param number grows with each report of this control plane */
@@ -145,4 +262,8 @@ export async function forgetToldActivity(database: Database, own: string): Promi
 export async function forgetRelayedActivity(database: Database): Promise<void> {
   const before = sql<number>`${databaseNowMs(database)} - ${relayedMs + leftMs}`;
   await database.deleteFrom("relayed_activity").where("written_at", "<", before).execute();
+}
+
+function hourOf(atMs: number): number {
+  return atMs - (atMs % hourMs);
 }

@@ -18,6 +18,7 @@ export interface Tables {
   control_planes: ControlPlaneTable;
   live_gateways: LiveGatewayTable;
   traffic_minutes: TrafficMinuteTable;
+  traffic_hours: TrafficHourTable;
   relayed_activity: RelayedActivityTable;
   kept_keys: KeptKeysTable;
   key_keepers: KeyKeeperTable;
@@ -317,6 +318,15 @@ export interface CounterOrderTable {
 
 /** Traffic of one minute, of all gateways. */
 export interface TrafficMinuteTable {
+  at: number;
+  /** As JSON. */
+  traffic: string;
+}
+
+/** Traffic of one hour, of all gateways. */
+export interface TrafficHourTable {
+  /** "app/" or "app/policy"; empty in the row that says since when hours are known (activity.ts). */
+  name: string;
   at: number;
   /** As JSON. */
   traffic: string;

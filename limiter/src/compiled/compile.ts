@@ -322,7 +322,7 @@ function termsOf(policy: Policy, limits: readonly CompiledLimit[], conditional: 
   name += `${store} ${holdsSlots} ${conditional} ${fastPath} ${needsBody} `;
   if (costSource !== undefined) name += textOfValue(costSource);
   if (sharedWith !== undefined) name += textOfValue(sharedWith);
-  for (const part of key) name += textOfValue(keyPartText(part));
+  for (const part of key) name += textOfValue(`${keyPartText(part)} ${part.secret}`);
   name += textOfOnLimit(onLimit);
   // A closure is made only where it is called: LuaJIT compiles no code that makes one.
   const known = terms.known[name];

@@ -340,7 +340,7 @@ const match: Shape = {
   },
 };
 
-const keyPart: Shape = {
+const keyPart: Shape & { kind: "text" } = {
   kind: "text",
   expected: keyPartGrammar,
   maxBytes: 300,
@@ -386,6 +386,11 @@ export const policyShape: Shape & { kind: "record" } = {
       },
       description: "The request attributes that pick the counter, in order; [] is one shared counter.",
       default: [],
+    },
+    secret: {
+      shape: { kind: "map", names: keyPart, of: { kind: "boolean" }, minItems: 1, maxItems: most.keyParts },
+      description:
+        "By part of the key: true if its values are credentials, which logs and people who only look on do not get; false if they are none, although the name of the part is like that of a credential.",
     },
     onMissingKey: {
       shape: { kind: "choice", of: ["skip", "deny", "shared"] },

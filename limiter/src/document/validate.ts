@@ -8,7 +8,8 @@ import { byteLength, cutToBytes } from "../basics/byte-length.ts";
 import { shared, sharing } from "../basics/sharing.ts";
 import { emptyTable } from "../basics/table.ts";
 import { isWellFormed, printable } from "../basics/unicode.ts";
-import { isToken, type KeyPart, parseKeyPart } from "../key/key-part.ts";
+import { isAlwaysCredential } from "../key/credential.ts";
+import { isToken, type KeyPart, keyPartText, parseKeyPart, withSecrets } from "../key/key-part.ts";
 import { expectedKinds, kindOfPatterns, mostKinds, patternValue } from "../key/key-patterns.ts";
 import { mostInstructions, readRegex } from "../match/regex-syntax.ts";
 import { calendarUnits, longestWindowUs, parseMonthAndDay } from "./calendar.ts";
@@ -72,6 +73,7 @@ export function problemsOf(document: unknown): Problem[] {
   if (isRecord(document)) {
     if (isRecord(document["match"])) checkMatch(document["match"], findings);
     for (const { limits, path } of listsOfLimits(document)) checkLimits(limits, path, document, findings);
+    checkSecret(document, findings);
     checkPlans(document, findings);
     checkOverrides(document, findings);
     checkExempt(document, findings);
@@ -382,6 +384,22 @@ function checkExempt(document: Json, findings: Findings): void {
     checkKeyPatterns(exempt["keys"][i], key, `exempt.keys[${i}]`, findings);
   }
   checkKinds(exempt["keys"], "exempt.keys", findings);
+}
+
+function checkSecret(document: Json, findings: Findings): void {
+  const { secret } = document;
+  const key = keyOf(document);
+  if (!isRecord(secret) || countOf(secret) > most.keyParts || key === undefined) return;
+  for (const text of sortedNames(secret)) {
+    const part = partOf(text);
+    if (part === undefined) continue;
+    const path = fieldPath("secret", shortLine(text));
+    if (!key.some((one) => keyPartText(one) === keyPartText(part))) {
+      replaceProblem(findings, { path, expected: "a part of the policy's key", got: describeValue(text) });
+    } else if (secret[text] === false && isAlwaysCredential(part)) {
+      replaceProblem(findings, { path, expected: "true: these values are credentials", got: "false" });
+    }
+  }
 }
 
 /** Each request is looked up once for each kind. */
@@ -837,7 +855,7 @@ function policyFrom(document: Json): Policy {
       methods: match.methods ?? noTexts,
       headers: match.headers === undefined ? noHeaders : headersFrom(match.headers),
     },
-    key: keyOf(document) as KeyPart[],
+    key: withSecrets(keyOf(document) as KeyPart[], document["secret"] as Record<string, boolean> | undefined),
     onMissingKey: (document["onMissingKey"] ?? "skip") as Policy["onMissingKey"],
     limits,
     cost: costSource === undefined ? ((document["cost"] ?? 1) as number) : costSource.default,

@@ -1,5 +1,6 @@
 // Which values of keys may be a credential of the client, or carry one, so that logs and people who only look on do not get them. The name
-// of a part tells, and so does a value: a URL or a query string has arguments with names of their own, and a JWT has its beginning.
+// of a part tells, and so does a value: a URL or a query string has arguments with names of their own, and a JWT has its beginning. A policy may
+// say of a part that it is secret, or that its name misleads.
 
 import { isWordCode, type KeyPart } from "./key-part.ts";
 
@@ -32,22 +33,37 @@ const urls = ["uri", "url", "referer", "referrer"];
 const paths = ["uri", "document_uri"];
 /** Variables with the whole query string, and more. */
 const queries = ["args", "query_string", "request", "request_body"];
+/** Headers that are credentials as a whole. */
+const headers = ["authorization", "proxy-authorization", "cookie"];
+const variables = ["http_authorization", "http_proxy_authorization", "http_cookie"];
 /** A value with more may cost too much to look through, and counts as a credential. */
 const mostArguments = 50;
 
 /** @param value what a request has for the part */
 export function holdsCredential(part: KeyPart, value: string): boolean {
-  if (part.source === "cookie") return true;
+  if (part.secret === true || isAlwaysCredential(part)) return true;
   if (part.source === "const") return false;
-  if ("name" in part) {
-    const name = part.name.toLowerCase();
-    const isVariable = part.source === "var";
-    if (isVariable && queries.includes(name)) return true;
-    if (urls.includes(name.slice(lastWordAt(name))) && !(isVariable && paths.includes(name))) return true;
-    const isClaim = isVariable && name.startsWith(claimVariable);
-    if (isOfCredential(isClaim ? name.slice(claimVariable.length) : name)) return true;
-  }
+  if (part.secret === undefined && "name" in part && isNamedLikeCredential(part.source, part.name.toLowerCase()))
+    return true;
   return hasJwt(value) || hasUserInfo(value) || hasCredentialArgument(value);
+}
+
+/** Returns whether each value is a credential, whatever a policy says: of `Authorization` and of cookies. */
+export function isAlwaysCredential(part: KeyPart): boolean {
+  if (part.source === "cookie") return true;
+  if (part.source === "header") return headers.includes(part.name);
+  if (part.source !== "var") return false;
+  const name = part.name.toLowerCase();
+  return name.startsWith("cookie_") || variables.includes(name);
+}
+
+/** @param name in lower case */
+function isNamedLikeCredential(source: KeyPart["source"], name: string): boolean {
+  const isVariable = source === "var";
+  if (isVariable && queries.includes(name)) return true;
+  if (urls.includes(name.slice(lastWordAt(name))) && !(isVariable && paths.includes(name))) return true;
+  const isClaim = isVariable && name.startsWith(claimVariable);
+  return isOfCredential(isClaim ? name.slice(claimVariable.length) : name);
 }
 
 /** @param name in lower case */

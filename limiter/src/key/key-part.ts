@@ -2,10 +2,14 @@
 
 import { byteLength } from "../basics/byte-length.ts";
 
-export type KeyPart =
+export type KeyPart = (
   | { readonly source: "ip"; readonly v4Bits: number; readonly v6Bits: number }
   | { readonly source: "header" | "cookie" | "query" | "form" | "jwt" | "var" | "const"; readonly name: string }
-  | { readonly source: "path" | "host" | "method" };
+  | { readonly source: "path" | "host" | "method" }
+) & {
+  /** Whether the policy says that values are credentials, or are none. Counters do not depend on it. Absent: the name and the value tell (credential.ts). */
+  readonly secret?: boolean;
+};
 
 /**
  * What a request has for a part of a key. undefined: nothing. false: servers read it differently, so there is no single value for
@@ -58,6 +62,26 @@ export function keyPartText(part: KeyPart): string {
     default:
       return `${part.source}:${part.name}`;
   }
+}
+
+/**
+ * Returns the parts with what the policy says of their secrecy.
+ * @param secret by part. If a part is written in two ways, one `true` is enough
+ */
+export function withSecrets(
+  key: readonly KeyPart[],
+  secret: Readonly<Record<string, boolean>> | undefined,
+): readonly KeyPart[] {
+  if (secret === undefined) return key;
+  return key.map((part) => {
+    let isSecret: boolean | undefined;
+    for (const text in secret) {
+      const named = parseKeyPart(text);
+      if (named === undefined || keyPartText(named) !== keyPartText(part)) continue;
+      isSecret = isSecret === true || secret[text] === true;
+    }
+    return isSecret === undefined ? part : { ...part, secret: isSecret };
+  });
 }
 
 function parsePrefixLengths(text: string): KeyPart | undefined {

@@ -207,7 +207,7 @@ describe("traffic", () => {
     ["/apps/shop/traffic?since=yesterday", 400, "invalid-request"],
     ["/apps/shop/traffic?since=2026-11-23T12:00:00", 400, "invalid-request"],
     ["/apps/shop/traffic?since=2026-02-30T12:00:00Z", 400, "invalid-request"],
-    ["/apps/shop/traffic?step=hour", 400, "invalid-request"],
+    ["/apps/shop/traffic?step=day", 400, "invalid-request"],
     ["/apps/none/traffic/policies", 404, "app-not-found"],
     ["/apps/shop/traffic/policies?by=delayed", 400, "invalid-request"],
     ["/apps/shop/traffic/policies?since=2h", 400, "invalid-request"],
@@ -262,6 +262,20 @@ describe("the top keys", () => {
     await until("it is shown", async () => (await seen("editor")) !== undefined);
     expect(await seen("editor")).toEqual(["ann", "key-of-ann"]);
     expect(await seen("viewer")).toEqual(["ann", expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
+  });
+
+  it("show what the policy says is secret only to those who may change it, and what it says is not to all", async () => {
+    const running = await startWithPolicy();
+    const secret = { "header:X-User": true, "header:x-api-key": false };
+    await running.call("PUT", "/apps/shop/policies/books", { body: { ...policy, secret } });
+    const gateway = await connectGateway(running, "gw-1");
+    gateway.say(report({}, [{ result: "refused", keys: [encoded("ann")], counts: [1] }]));
+    const { token } = (await running.call("POST", "/tokens", { body: { name: "v", app: "shop", role: "viewer" } }))
+      .body;
+    const seen = async (as: string) =>
+      (await running.call("GET", "/apps/shop/top?policy=books", { token: as })).body.refused[0]?.key;
+    await untilPasses(async () => expect(await seen(adminToken)).toEqual(["ann", "key-of-ann"]));
+    expect(await seen(token)).toEqual([expect.stringMatching(/^sha256:[0-9a-f]{12}$/), "key-of-ann"]);
   });
 
   it("are those of the policy's present key: values of another key would mean something else", async () => {

@@ -24,6 +24,7 @@ import {
   sharedControlPlane,
 } from "../../fixtures/servers/control-plane-under-test.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
+import { untilPasses } from "../../fixtures/until.ts";
 import { holdWriting, lookUps } from "./held-writing.ts";
 import { renewStatistics, rowsReadBy, Statements } from "./statements.ts";
 
@@ -460,16 +461,37 @@ const smallTables = [
 const readsCallers = /from .tokens. where .role. = /;
 
 describe("a statement", () => {
+  const dayMs = 86_400_000;
   const rows = 10_000;
   /** A page has a thousand rows at most, and one more that says whether there is another page. */
   const mostRead = 1_001;
   /** In the audit trail, a page looks at 2,000. PostgreSQL may find them by their times, with the few of the small app between them. */
   const mostLookedAt = 2_020;
+  /** A month of an app and of a policy, and since when hours are known. */
+  const mostHours = 2 * 31 * 24 + 1;
 
   it("reads a page of a table at most, whatever else is in it", async () => {
     const { app, call } = control();
     for (const path of furtherLists) expect([path, (await call("GET", path)).status]).toEqual([path, 200]);
     await app.deleteOutdated();
+    for (const query of ["", "&policy=books"]) await call("GET", `${shop}/traffic?step=hour&since=30d${query}`);
+    // A minute of a former day is summed up, and an hour of a former month is deleted.
+    await app.database
+      .insertInto("traffic_minutes")
+      .values({ at: nowMs - 2 * dayMs, traffic: "[]" })
+      .execute();
+    const oldHour = { name: "shop/", at: nowMs - 40 * dayMs, traffic: "{}" };
+    await app.database.insertInto("traffic_hours").values(oldHour).execute();
+    nowMs += dayMs / 24;
+    const old = (table: "traffic_minutes" | "traffic_hours", days: number) =>
+      app.database
+        .selectFrom(table)
+        .select("at")
+        .where("at", "<", nowMs - days * dayMs)
+        .execute();
+    await untilPasses(async () =>
+      expect([await old("traffic_minutes", 1), await old("traffic_hours", 31)]).toEqual([[], []]),
+    );
     // A gateway that lacks all changes of consumers but the first.
     const { epoch } = app.consumerFeed.newest;
     const consumers = { epoch, position: 1, count: 1, unstored: 0 };
@@ -481,10 +503,11 @@ describe("a statement", () => {
     const tooMany: [string, number, string][] = [];
     for (const { sql: text, parameters } of made) {
       // It asks for what is in the app that is full, and not in the one that every request was for.
-      const ofFull = parameters.map((one) => (one === "shop" ? "full" : one));
+      const ofFull = parameters.map((one) => (typeof one === "string" ? one.replace(/^shop(?=$|\/)/, "full") : one));
       for (const [table, count] of await rowsReadBy(app.database, CompiledQuery.raw(text, ofFull))) {
         const isMeant = smallTables.includes(table) || readsCallers.test(text);
-        const most = /as .looked./.test(text) || /offset/.test(text) ? mostLookedAt : mostRead;
+        const mostOfTable = table === "traffic_hours" ? mostHours : mostRead;
+        const most = /as .looked./.test(text) || /offset/.test(text) ? mostLookedAt : mostOfTable;
         if (count > most && !isMeant) tooMany.push([table, count, text]);
       }
     }

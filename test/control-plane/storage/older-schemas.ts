@@ -22,7 +22,7 @@ const undoNewest = `
   drop index sessions_ends; drop index tokens_expiry; drop index members_added_in;
   alter table members drop column added_in;
   alter table meta drop column terms;
-  drop table kept_keys; drop table key_keepers;
+  drop table kept_keys; drop table key_keepers; drop table traffic_hours;
 `;
 
 const undoConsumers = `

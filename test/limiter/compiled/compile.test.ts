@@ -145,3 +145,14 @@ describe("exemptions", () => {
     expect(isExemptAddress(policyWith({ keys: [["*", "*"]] }), "10.0.0.1")).toBe(false);
   });
 });
+
+test("what a policy says of the secrecy of its key holds for no other policy, and its counters are the same", () => {
+  const compiled = [{ ip: true }, undefined, { "ip/32/64": false }].map((secret) =>
+    compilePolicy(
+      "shop",
+      policyNamed("books", { key: ["ip"], limits: [daily], ...(secret === undefined ? {} : { secret }) }),
+    ),
+  );
+  expect(compiled.map(({ policy }) => policy.key[0]?.secret)).toEqual([true, undefined, false]);
+  expect(new Set(compiled.map(({ limits }) => limits[0]?.counterFamily)).size).toBe(1);
+});

@@ -30,6 +30,7 @@ describe("the policy's shape", () => {
       "match.methods",
       "match.headers",
       "key",
+      "secret",
       "onMissingKey",
       "limits",
       "limits[].name",

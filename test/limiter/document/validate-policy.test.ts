@@ -169,6 +169,28 @@ describe("a cost of the response's bytes", () => {
   });
 });
 
+describe("the secrecy of a key's parts", () => {
+  const document = { ...smallestDocument, key: ["ip", "header:X-User", "header:authorization", "cookie:sid"] };
+
+  test("is that of the parts that the policy names", () => {
+    const secret = { ip: true, "header:x-user": false, "header:authorization": true };
+    const { policy, problems } = validatePolicy({ ...document, secret });
+    expect([problems, policy?.key.map((part) => part.secret)]).toEqual([[], [true, false, true, undefined]]);
+  });
+
+  test.each([
+    [{}, "secret", "an object of 1 to 8 fields", "an object"],
+    [{ "header:x-org": true }, "secret.header:x-org", "a part of the policy's key", '"header:x-org"'],
+    [{ user: true }, "secret.user", /^a key part: "ip"/, '"user"'],
+    [{ ip: "yes" }, "secret.ip", "true or false", '"yes"'],
+    [{ "header:Authorization": false }, "secret.header:Authorization", /^true: these values are credentials$/, "false"],
+    [{ "cookie:sid": false }, "secret.cookie:sid", /^true: these values are credentials$/, "false"],
+  ])("is refused: %j", (secret, path, expected, got) => {
+    const matching = typeof expected === "string" ? expected : expect.stringMatching(expected);
+    expect(validatePolicy({ ...document, secret }).problems).toEqual([{ path, expected: matching, got }]);
+  });
+});
+
 describe("the keys of overrides and exemptions", () => {
   // Beginnings of as many lengths in bytes.
   const keysOf = (kinds: number) => Array.from({ length: 500 }, (_, i) => [`${"é".repeat(1 + (i % kinds))}*`, `${i}`]);

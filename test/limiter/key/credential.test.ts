@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { holdsCredential } from "../../../limiter/src/key/credential.ts";
-import { type KeyPart, parseKeyPart } from "../../../limiter/src/key/key-part.ts";
+import { holdsCredential, isAlwaysCredential } from "../../../limiter/src/key/credential.ts";
+import { type KeyPart, keyPartText, parseKeyPart, withSecrets } from "../../../limiter/src/key/key-part.ts";
 
 const holds = (text: string, value = "ann") => holdsCredential(parseKeyPart(text) as KeyPart, value);
 
@@ -93,4 +93,39 @@ describe("a part of a key", () => {
     "a=".repeat(49),
     "eyJ",
   ])("with %s holds none", (value) => expect(holds("header:x-user", value)).toBe(false));
+});
+
+describe("a part of which the policy says whether it is secret", () => {
+  const part = (text: string) => parseKeyPart(text) as KeyPart;
+  const holdsAs = (isSecret: boolean, text: string, value = "ann") =>
+    holdsCredential(withSecrets([part(text)], { [text]: isSecret })[0] as KeyPart, value);
+
+  it.each(["ip", "path", "header:x-user", "const:a"])("%s holds a credential if it is", (text) =>
+    expect(holdsAs(true, text)).toBe(true),
+  );
+
+  it.each(["header:x-token-kind", "query:keyboard", "var:http_referer"])("%s holds none if it is not", (text) => {
+    expect([holds(text), holdsAs(false, text)]).toEqual([true, false]);
+    expect(holdsAs(false, text, "/books?access_token=abc")).toBe(true);
+    expect(holdsAs(false, text, "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln")).toBe(true);
+  });
+
+  it.each([
+    "cookie:theme",
+    "header:Authorization",
+    "header:proxy-authorization",
+    "header:cookie",
+    "var:HTTP_authorization",
+    "var:cookie_a",
+  ])("%s holds one always", (text) =>
+    expect([isAlwaysCredential(part(text)), holdsAs(false, text)]).toEqual([true, true]),
+  );
+
+  it("is found in whichever spelling, and has the counters that it had", () => {
+    const key = ["ip", "header:X-User", "method"].map(part);
+    const marked = withSecrets(key, { "ip/32/64": true, "header:x-user": false });
+    expect(marked.map(({ secret }) => secret)).toEqual([true, false, undefined]);
+    expect(marked.map(keyPartText)).toEqual(key.map(keyPartText));
+    expect(withSecrets(key, { "header:x-user": false, "header:X-USER": true })[1]?.secret).toBe(true);
+  });
 });

@@ -9,9 +9,10 @@ import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
 import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
-import { HistoryChart } from "./history-chart.tsx";
+import { PastChart } from "../../parts/traffic/past-chart.tsx";
+import { periods } from "../../parts/traffic/past-periods.ts";
+import { PeriodChoice } from "../../parts/traffic/period-choice.tsx";
 import { isShown, readHistorySearch } from "./history-search.ts";
-import { hoursOf, periods } from "./past-minutes.ts";
 
 const route = getRouteApi("/shell/history");
 const pageSize = 200;
@@ -64,18 +65,9 @@ export function HistoryPage() {
         <section className="card" aria-label={t("traffic")}>
           <div className="heading">
             <h2>{t("traffic")}</h2>
-            <label className="choice">
-              {t("period")}
-              <select value={period} onChange={(e) => change({ period: e.target.value })}>
-                {periods.map((one) => (
-                  <option key={one} value={one}>
-                    {t("hours", { hours: hoursOf(one) })}
-                  </option>
-                ))}
-              </select>
-            </label>
+            <PeriodChoice periods={periods} period={period} onChoose={(chosen) => change({ period: chosen })} />
           </div>
-          <HistoryChart key={period} app={app} policy={undefined} period={period} revisions={shown} />
+          <PastChart key={period} app={app} policy={undefined} period={period} revisions={shown} />
         </section>
       )}
       {data === undefined ? null : (

@@ -1,6 +1,6 @@
 // What the history's URL says.
 
-import { type Period, periods } from "./past-minutes.ts";
+import { type Period, periods } from "../../parts/traffic/past-periods.ts";
 
 export interface HistorySearch {
   /** Only changes of this app. */

@@ -59,7 +59,7 @@ function KeysOf({ app, policy, asked }: { app: string; policy: string; asked: re
   const found = policies.find(({ name }) => name === policy);
   if (found === undefined) return <Empty>{t("noPolicy", { policy })}</Empty>;
   const terms = termsOf(found.document);
-  const look = (key: readonly string[]) => void navigate(linkTo(app, policy, terms.key, key));
+  const look = (key: readonly string[]) => void navigate(linkTo(app, policy, terms.key, key, terms.secret));
   return (
     <>
       <KeyForm key={`form ${JSON.stringify(asked)}`} policy={terms} asked={asked} onLook={look} />

@@ -1,7 +1,8 @@
 // What the URL of the page of keys says: which key is looked up. A key with a credential in it is in the tab's memory instead.
 
 import { holdsCredential } from "@sluice/limiter/key/credential.ts";
-import { parseKeyPart } from "@sluice/limiter/key/key-part.ts";
+import { parseKeyPart, withSecrets } from "@sluice/limiter/key/key-part.ts";
+import type { PolicyTerms } from "../../api/policy-terms.ts";
 
 export interface KeysSearch {
   readonly app?: string;
@@ -25,11 +26,17 @@ declare module "@tanstack/history" {
   }
 }
 
-/** @param parts of the policy's key @returns where a link to the key has its values */
-export function linkTo(app: string, policy: string, parts: readonly string[], key: readonly string[]) {
+/** @param parts of the policy's key @param secret as the policy has it @returns where a link to the key has its values */
+export function linkTo(
+  app: string,
+  policy: string,
+  parts: readonly string[],
+  key: readonly string[],
+  secret?: PolicyTerms["secret"],
+) {
   const isSecret = parts.some((text, i) => {
     const part = parseKeyPart(text);
-    return part !== undefined && holdsCredential(part, key[i] ?? "");
+    return part !== undefined && withSecrets([part], secret).some((one) => holdsCredential(one, key[i] ?? ""));
   });
   return isSecret
     ? { to: "/keys" as const, search: { app, policy }, state: { countedKey: key } }

@@ -68,7 +68,7 @@ export function CounterAnswer({
       )}
       {isKnown ? (
         <p>
-          <Link {...linkTo(app, terms.name, terms.key, values)}>{t("toKey")}</Link>
+          <Link {...linkTo(app, terms.name, terms.key, values, terms.secret)}>{t("toKey")}</Link>
         </p>
       ) : null}
     </>

@@ -2,6 +2,7 @@
 
 import uPlot from "uplot";
 import { nowMs } from "../../api/client.ts";
+import type { PastStep } from "./past-periods.ts";
 import { results } from "./traffic-window.ts";
 
 export interface ChartLook {
@@ -11,21 +12,21 @@ export interface ChartLook {
   readonly height: number;
   /** Moments with a mark, as seconds since 1970, and what is beside each. They are asked for at each drawing. */
   readonly marks?: () => readonly { readonly atSeconds: number; readonly text: string }[];
-  /** Whether seconds matter. */
-  readonly withSeconds: boolean;
+  /** What the moments of the chart are apart. */
+  readonly step: "second" | PastStep;
 }
 
 /** @param element where the chart is: its colours are read there, so another theme needs another chart */
-export function chartOptions(
-  element: HTMLElement,
-  { labels, locale, height, marks, withSeconds }: ChartLook,
-): uPlot.Options {
+export function chartOptions(element: HTMLElement, { labels, locale, height, marks, step }: ChartLook): uPlot.Options {
   const colour = (name: string) => getComputedStyle(element).getPropertyValue(`--${name}`).trim();
+  const day = { month: "numeric", day: "numeric" } as const;
   const time = new Intl.DateTimeFormat(locale, {
     hour: "2-digit",
     minute: "2-digit",
-    ...(withSeconds ? { second: "2-digit" } : {}),
+    ...(step === "second" ? { second: "2-digit" } : {}),
+    ...(step === "hour" ? day : {}),
   });
+  const ofAxis = step === "hour" ? new Intl.DateTimeFormat(locale, day) : time;
   const number = new Intl.NumberFormat(locale);
   const axis = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
   return {
@@ -43,7 +44,7 @@ export function chartOptions(
       })),
     ],
     axes: [
-      { ...axis, values: (_chart, seconds) => seconds.map((second) => time.format(second * 1_000)), space: 90 },
+      { ...axis, values: (_chart, seconds) => seconds.map((second) => ofAxis.format(second * 1_000)), space: 90 },
       { ...axis, values: (_chart, counts) => counts.map((count) => number.format(count)), size: 60 },
     ],
     scales: {

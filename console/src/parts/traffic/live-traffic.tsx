@@ -1,10 +1,15 @@
-// The traffic of an app, or of one of its policies, as it comes: figures of the last second, and a chart of the last minutes.
+// The traffic of an app, or of one of its policies, as it comes: figures of the last second, and a chart of the last minutes, or of a day or a month.
 
+import { useState } from "react";
 import { useFormatter, useNow, useTranslations } from "use-intl";
 import { nowMs } from "../../api/client.ts";
+import { PastChart } from "./past-chart.tsx";
+import { PeriodChoice } from "./period-choice.tsx";
 import { TrafficChart } from "./traffic-chart.tsx";
 import { newestOf, results } from "./traffic-window.ts";
 import { useTraffic } from "./use-traffic.ts";
+
+const periods = ["now", "24h", "30d"] as const;
 
 export function LiveTraffic({
   app,
@@ -17,6 +22,7 @@ export function LiveTraffic({
   const t = useTranslations("traffic");
   const format = useFormatter();
   const { window, isLive } = useTraffic(app, policy);
+  const [period, setPeriod] = useState<(typeof periods)[number]>("now");
   // Seconds without traffic bring no event.
   useNow({ updateInterval: 1_000 });
   const now = newestOf(window, Math.floor(nowMs() / 1_000));
@@ -24,6 +30,7 @@ export function LiveTraffic({
     <section aria-label={t("title")} className="card">
       <div className="heading">
         <h2>{t("title")}</h2>
+        <PeriodChoice periods={periods} period={period} onChoose={setPeriod} />
         <span className={isLive ? "live" : "quiet"}>{isLive ? t("live") : t("connecting")}</span>
       </div>
       <dl className="figures">
@@ -34,7 +41,11 @@ export function LiveTraffic({
           </div>
         ))}
       </dl>
-      <TrafficChart window={window} />
+      {period === "now" ? (
+        <TrafficChart window={window} />
+      ) : (
+        <PastChart key={period} app={app} policy={policy} period={period} />
+      )}
     </section>
   );
 }

@@ -28,7 +28,7 @@ export function TrafficChart({ window: points }: { window: TrafficWindow }) {
     if (element === null) return;
     const columns = () => columnsOf(newest.current, Math.floor(nowMs() / 1_000) - lateSeconds);
     const labels = results.map((result) => t(result));
-    const chart = new uPlot(chartOptions(element, { labels, locale, height, withSeconds: true }), columns(), element);
+    const chart = new uPlot(chartOptions(element, { labels, locale, height, step: "second" }), columns(), element);
     const timer = setInterval(() => chart.setData(columns()), drawEveryMs);
     const sizes = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height }));
     sizes.observe(element);

@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { type Kysely, type Migration, Migrator, sql } from "kysely";
+import { knownSince } from "../activity.ts";
 import { bytesOfEntry } from "../history-retention.ts";
 import { newId } from "../new-id.ts";
 import { bytesIn } from "../pages.ts";
@@ -38,6 +39,7 @@ const migrations: Record<string, Migration> = {
   "0025-texts-last": { up: putTextsLast },
   "0026-terms": { up: addTerms },
   "0027-kept-keys": { up: addKeptKeys },
+  "0028-traffic-hours": { up: addTrafficHours },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
@@ -564,4 +566,24 @@ async function addKeptKeys(database: Kysely<Tables>): Promise<void> {
       .addColumn("seen_at", "bigint", (column) => column.notNull())
       .addColumn("has_ended", "integer", (column) => column.notNull()),
   );
+}
+
+/** What is left of the traffic when its minutes are forgotten. The minutes of a day are there already. */
+async function addTrafficHours(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  await schema.createTable("traffic_hours", (table) =>
+    table
+      .addColumn("name", schema.name(127), (column) => column.notNull())
+      .addColumn("at", "bigint", (column) => column.notNull())
+      .addColumn("traffic", schema.longText, (column) => column.notNull())
+      .addPrimaryKeyConstraint("traffic_hours_key", ["name", "at"]),
+  );
+  await schema.createIndex("traffic_hours", "traffic_hours_at", ["at"]);
+  const hourMs = 3_600_000;
+  const at = (Math.floor(Date.now() / hourMs) - 24) * hourMs;
+  await database.deleteFrom("traffic_hours").where("name", "=", knownSince).execute();
+  await database
+    .insertInto("traffic_hours")
+    .values({ name: knownSince, at, traffic: String(at) })
+    .execute();
 }

@@ -14,6 +14,7 @@ type FieldName =
   | "hosts"
   | "methods"
   | "key"
+  | "secret"
   | "onMissingKey"
   | "algorithm"
   | "quota"

@@ -48,6 +48,7 @@ const order = [
   "priority",
   "match",
   "key",
+  "secret",
   "onMissingKey",
   "limits",
   "plans",

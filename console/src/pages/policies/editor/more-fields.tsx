@@ -4,7 +4,16 @@ import { useTranslations } from "use-intl";
 import { modes } from "../policy-filter.ts";
 import { Choice, type FormProps, Lines, Text, Units, Written } from "./document-fields.tsx";
 import type { Json } from "./draft.ts";
-import { headersOf, keysOf, textOfHeaders, textOfKeys, textOfWindows, windowsOf } from "./written.ts";
+import {
+  headersOf,
+  keysOf,
+  secretOf,
+  textOfHeaders,
+  textOfKeys,
+  textOfSecret,
+  textOfWindows,
+  windowsOf,
+} from "./written.ts";
 
 export function MoreFields({ draft, change }: FormProps) {
   const t = useTranslations("editor");
@@ -25,6 +34,7 @@ export function MoreFields({ draft, change }: FormProps) {
         <Lines {...form} at="sharedWith" />
         <Lines {...form} at="exempt.cidrs" word="exemptAddresses" />
         {hasKey ? <Written {...form} at="exempt.keys" word="exemptKeys" textOf={textOfKeys} read={keysOf} /> : null}
+        {hasKey ? <Written {...form} at="secret" textOf={textOfSecret} read={secretOf} /> : null}
         <Text {...form} at="schedule.timezone" />
         <Written {...form} at="schedule.windows" word="windows" textOf={textOfWindows} read={windowsOf} />
       </div>

@@ -37,6 +37,25 @@ function unquoted(text: string): string {
   }
 }
 
+const notSecret = ": false";
+
+/** A secret part of the key in each line; one that is not secret ends with ": false". @returns undefined: there is none */
+export function secretOf(text: string): unknown {
+  const secret: Record<string, boolean> = {};
+  for (const line of filled(text)) {
+    const isSecret = !line.endsWith(notSecret);
+    secret[isSecret ? line : line.slice(0, -notSecret.length)] = isSecret;
+  }
+  return orNothing(secret);
+}
+
+export function textOfSecret(value: unknown): string {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return "";
+  return Object.entries(value)
+    .map(([part, isSecret]) => (isSecret === false ? part + notSecret : part))
+    .join("\n");
+}
+
 /** "mon tue 08:00-18:00" in each line, or "08:00-18:00" for every day. */
 export function windowsOf(text: string): unknown {
   const windows = filled(text).map((line) => {

@@ -1,4 +1,4 @@
-// The traffic of an app over the last hours, with a mark at each revision: what changed, and what it did to the requests.
+// The traffic of an app, or of one of its policies, over the last hours or days, with a mark at each revision: what changed, and what it did to the requests.
 
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
@@ -7,39 +7,42 @@ import { useLocale, useTranslations } from "use-intl";
 import "uplot/dist/uPlot.min.css";
 import { nowMs } from "../../api/client.ts";
 import { pastTrafficQuery } from "../../api/queries.ts";
-import { chartOptions } from "../../parts/traffic/chart-options.ts";
-import { results } from "../../parts/traffic/traffic-window.ts";
 import { useTheme } from "../../settings/theme.tsx";
-import { minutesOf, type Period } from "./past-minutes.ts";
+import { chartOptions } from "./chart-options.ts";
+import { type Period, pastColumns, stepOf } from "./past-periods.ts";
+import { results } from "./traffic-window.ts";
 
 const height = 180;
+
+const none: readonly MarkedRevision[] = [];
 
 export interface MarkedRevision {
   readonly n: number;
   readonly at: string;
 }
 
-export function HistoryChart({
+export function PastChart({
   app,
   policy,
   period,
-  revisions,
+  revisions = none,
 }: {
   app: string;
   policy: string | undefined;
+  /** Another period needs another chart. */
   period: Period;
-  revisions: readonly MarkedRevision[];
+  revisions?: readonly MarkedRevision[];
 }) {
   const t = useTranslations("traffic");
-  const words = useTranslations("history");
   const locale = useLocale();
   const [theme] = useTheme();
   const place = useRef<HTMLDivElement>(null);
-  const { data: points } = useQuery(pastTrafficQuery(app, policy, period));
+  const step = stepOf(period);
+  const { data } = useQuery(pastTrafficQuery(app, policy, period, step));
   const marked = useRef(revisions);
   marked.current = revisions;
   const chart = useRef<uPlot>(undefined);
-  const columns = minutesOf(points ?? [], period, nowMs());
+  const columns = pastColumns(data?.points ?? [], period, nowMs());
   const newest = useRef(columns);
   newest.current = columns;
 
@@ -49,11 +52,7 @@ export function HistoryChart({
     if (element === null) return;
     const labels = results.map((result) => t(result));
     const marks = () => marked.current.map(({ n, at }) => ({ atSeconds: Date.parse(at) / 1_000, text: String(n) }));
-    const made = new uPlot(
-      chartOptions(element, { labels, locale, height, marks, withSeconds: false }),
-      newest.current,
-      element,
-    );
+    const made = new uPlot(chartOptions(element, { labels, locale, height, marks, step }), newest.current, element);
     chart.current = made;
     const sizes = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     sizes.observe(element);
@@ -66,5 +65,10 @@ export function HistoryChart({
   // After every rendering: points, revisions or the time are others.
   useEffect(() => chart.current?.setData(newest.current));
 
-  return <div ref={place} className="chart" role="img" aria-label={words("chart", { count: revisions.length })} />;
+  return (
+    <>
+      <div ref={place} className="chart" role="img" aria-label={t(`past.${step}`, { count: revisions.length })} />
+      {data?.complete === false ? <p className="quiet">{t("incomplete")}</p> : null}
+    </>
+  );
 }
