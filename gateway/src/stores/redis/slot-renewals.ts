@@ -1,5 +1,5 @@
-// Calls to Redis for charges when no request waits: renewals of slots, and round trips that refunds share. Each charge has script
-// calls of its own, so that an error affects only this charge, and many calls share one round trip.
+// Calls to Redis for charges when no request waits: renewals of slots, and round trips that refunds and charges of responses share. Each
+// renewal and refund has script calls of its own, so that an error affects only this one, and many calls share one round trip.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
@@ -37,13 +37,17 @@ interface RoundTrip<Member> {
  * Groups charges by round trip: with Redis Cluster, those whose slots are served by the same node. If a slot has moved meanwhile,
  * only the calls that use it follow. Yields.
  */
-export function roundTrips<Member extends Refund>(this: void, charges: readonly Member[]): Member[][] {
+export function roundTrips<Member extends Pick<Refund, "policy" | "limits" | "keyValues">>(
+  this: void,
+  charges: readonly Member[],
+  mostCounters: number = mostCountersTogether,
+): Member[][] {
   const trips: RoundTrip<Member>[] = [];
   for (const charge of charges) {
     const { limits } = charge;
     const redis = theRedis();
     const [server] = serverFor(redis, groupOf(redis, firstKey(charge)));
-    let trip = trips.find((one) => one.server === server && one.counters < mostCountersTogether);
+    let trip = trips.find((one) => one.server === server && one.counters < mostCounters);
     if (trip === undefined) {
       trip = { server, counters: 0, members: [] };
       trips.push(trip);
