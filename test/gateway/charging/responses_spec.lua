@@ -77,3 +77,27 @@ describe("of responses that end at once,", function()
     assert.same({ [429] = 1 }, world.statuses(again))
   end)
 end)
+
+describe("requests whose responses will be charged", function()
+  it("do not hold up others, when two thousand at a time ask Redis at 10 ms", function()
+    local world = support.world({ workers = 1, policies = { policy("all", limit, support.denies), policy("other", limit, bytes) } })
+    world.redis.upUs, world.redis.downUs = 5000, 5000
+    local others = {}
+    for round = 0, 2 do
+      world.at(round * 100, function()
+        for i = 1, 2000 do
+          ask(world, "other", 1, { key = round .. "x" .. i, serviceUs = 0 })
+        end
+      end)
+    end
+    for i = 0, 29 do
+      world.at(i * 10 + 3, function()
+        others[#others + 1] = ask(world, "all", 1, { serviceUs = 0 })[1]
+      end)
+    end
+    world.run(1000)
+    assert.same({ [200] = 30 }, world.statuses(others))
+    assert.is_true(support.slowestUs(others) < 80000, support.slowestUs(others))
+    support.assertQuiet(world)
+  end)
+end)

@@ -7,19 +7,17 @@ import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/comp
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { addPending, type Event } from "../../metrics/counts.ts";
-import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts } from "../../redis/script-call.ts";
-import { areNumbers, callForNumbers, oddReply } from "../../redis/script-reply.ts";
+import { areNumbers, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
-import { beginWait, endWait } from "./overload.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { type Group, groupsOf } from "./slot-groups.ts";
 import { roundTrips } from "./slot-renewals.ts";
-import { waitLimitMs } from "./submit.ts";
+import { callInBatch, waitLimitMs } from "./submit.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const deferredScript = scripts["charge_deferred"] as Script;
@@ -46,10 +44,8 @@ export function admitDeferredInRedis(
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
-  const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy, check.asksRedis === true));
-  const wait = beginWait(settings);
-  const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, keys.concat(args), count, patience);
-  if (wait !== undefined) endWait(wait, reply !== undefined);
+  const limitMs = waitLimitMs(settings, policy, check.asksRedis === true);
+  const [reply, failure] = callInBatch(settings, deferredScript, keys, args, count, limitMs);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
