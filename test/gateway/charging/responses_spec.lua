@@ -101,3 +101,30 @@ describe("requests whose responses will be charged", function()
     support.assertQuiet(world)
   end)
 end)
+
+describe("a debt of responses, after a step of the clock back by an hour,", function()
+  for _, scope in ipairs({ "node", "cluster" }) do
+    for _, algorithm in ipairs({ "token-bucket", "fixed-window", "sliding-window", "sliding-log" }) do
+      it(("takes no longer than a window and itself: %s, %s"):format(scope, algorithm), function()
+        local own = policy("own", { algorithm = algorithm, quota = 50, window = "1s" }, with(bytes, { scope = scope }))
+        local world = support.world({ workers = 2, policies = { own } })
+        local function answered(count)
+          local requests = ask(world, "own", count, { worker = 0, serviceUs = 0, variables = { body_bytes_sent = "10" } })
+          world.run(50)
+          return world.statuses(requests)
+        end
+        assert.same({ [200] = 8 }, answered(8))
+        assert.same({ [429] = 1 }, answered(1))
+        local stepped = scope == "node" and world or world.redis
+        local field = scope == "node" and "wallUs" or "clockUs"
+        stepped[field] = stepped[field] - 3600000000
+        local waited = 0
+        while not answered(1)[200] do
+          waited = waited + 50
+          assert.is_true(waited <= 2600, waited)
+        end
+        support.assertQuiet(world)
+      end)
+    end
+  end
+end)
