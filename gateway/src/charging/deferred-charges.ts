@@ -67,7 +67,8 @@ function queueCharge(charge: DeferredCharge): void {
   const line = lines[store] ?? newLine(store);
   const name = nameOf(charge);
   const earlier = line.byPayer[name];
-  if (earlier !== undefined) {
+  // Another plan has other limits.
+  if (earlier !== undefined && earlier.policy.limits === policy.limits) {
     earlier.units += units;
     earlier.responses += 1;
   } else if (!hasPlace(line.places, policy.app, mostWaiting)) {

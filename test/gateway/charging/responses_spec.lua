@@ -128,3 +128,30 @@ describe("a debt of responses, after a step of the clock back by an hour,", func
     end
   end
 end)
+
+describe("responses of one key under two plans that end at the same moment", function()
+  for _, scope in ipairs({ "node", "cluster" }) do
+    it("are charged to the limits of their own plans, of scope " .. scope, function()
+      local month, rate = support.fixed("1000000000/1d"), support.bucket("10000/1s", 10000)
+      month.name, rate.name = "daily", "rate"
+      local own = policy("own", nil, with(bytes, { scope = scope, planBy = "header:x-plan", defaultPlan = "free", plans = { free = { month }, pro = { month, rate } } }))
+      local world = support.world({ workers = 2, policies = { own } })
+      local function get(plan, count)
+        local variables = { http_x_plan = plan, body_bytes_sent = plan == "pro" and "4000" or "1" }
+        return ask(world, "own", count, { serviceUs = -1, variables = variables })
+      end
+      local requests = { get("free", 1)[1], get("pro", 1)[1], get("free", 1)[1], get("pro", 1)[1], get("pro", 1)[1] }
+      world.run(50)
+      for _, request in ipairs(requests) do
+        request.finish()
+      end
+      world.run(50)
+      local after = { get("pro", 1)[1], get("free", 1)[1] }
+      world.run(50)
+      assert.same({ 429, 200 }, { after[1].status, after[2].status })
+      after[2].finish()
+      world.run(50)
+      support.assertQuiet(world)
+    end)
+  end
+end)
