@@ -2,12 +2,14 @@
 // response has been sent.
 //
 // A request is known by its address in nginx and when it began: both stay the same through internal redirects, so that its
-// response is settled once. The log phase may not yield; what needs a lock or Redis waits for one timer of the worker, summed
-// by policy and key, and Redis is told of many at once.
+// response is settled once. The log phase may not yield; what needs a lock or Redis waits for a timer, summed by policy and key,
+// and Redis is told of many at once. Each store has a timer of its own, so that charges of a node never wait for Redis.
 
 import { keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
+import { type AppPlaces, hasPlace, leavePlace, newPlaces, takePlace } from "../runtime/app-places.ts";
 import { runUntilDone } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
+import { dequeue, enqueue, lengthOf, newQueue, type Queue } from "../runtime/queue.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { owe } from "../stores/redis/debts.ts";
 import { countUncharged } from "../stores/redis/deferred-charge.ts";
@@ -18,15 +20,24 @@ import { stores } from "./stores.ts";
 /** Whose counters a response is charged to. A charge without limits: onStoreFailure let the request pass. */
 type Payer = Pick<Charge, "policy" | "limits" | "keyValues" | "store" | "owed">;
 
-/** Of one worker, by policy and key: more are not settled. A megabyte or two. */
+/** For each store, by policy and key: more are not settled. A megabyte or two. Apps share the places. */
 const mostWaiting = 10_000;
+/** The rest waits for the next timer, and is summed meanwhile. */
+const mostTogether = 1_000;
 
 /** Of the current request. A record of them is charged once, whatever redirects the request went through. */
 const payersField = newRequestField<Payer[]>(chargeResponse);
 
-let waiting: DeferredCharge[] = [];
-let waitingByPayer: Record<string, DeferredCharge | undefined> = {};
-let draining = false;
+/** Charges that wait for one store. */
+interface Line {
+  readonly waiting: Queue<DeferredCharge>;
+  readonly byPayer: Record<string, DeferredCharge | undefined>;
+  /** By the apps of the policies. */
+  readonly places: AppPlaces;
+  draining: boolean;
+}
+
+const lines: Partial<Record<DeferredCharge["store"], Line>> = {};
 
 /** Notes that the current request went on: its response will be charged. */
 export function deferCharge({ policy, limits, keyValues, store, owed }: Payer): void {
@@ -52,41 +63,55 @@ function chargeResponse(this: void, payers: readonly Payer[], inLogPhase: boolea
 }
 
 function queueCharge(charge: DeferredCharge): void {
-  const { policy, keyValues, store, units } = charge;
-  const name = policy.counterPrefix + keyValues;
-  const earlier = waitingByPayer[name];
-  // A share of a node is not Redis' to charge.
-  if (earlier !== undefined && earlier.store === store) {
+  const { policy, store, units } = charge;
+  const line = lines[store] ?? newLine(store);
+  const name = nameOf(charge);
+  const earlier = line.byPayer[name];
+  // Another plan has other limits.
+  if (earlier !== undefined && earlier.policy.limits === policy.limits) {
     earlier.units += units;
     earlier.responses += 1;
-  } else if (waiting.length >= mostWaiting) {
+  } else if (!hasPlace(line.places, policy.app, mostWaiting)) {
     countUncharged(1);
   } else {
-    waiting.push(charge);
-    waitingByPayer[name] = charge;
+    takePlace(line.places, policy.app);
+    enqueue(line.waiting, charge);
+    line.byPayer[name] = charge;
   }
-  if (draining) return;
-  const failure = runUntilDone(drain);
+  if (line.draining) return;
+  const failure = runUntilDone(() => drain(store, line));
   // Without a timer they wait for the next response.
   if (failure !== undefined) warnSparingly("responses are charged late", failure);
-  else draining = true;
+  else line.draining = true;
+}
+
+function newLine(store: DeferredCharge["store"]): Line {
+  const line: Line = { waiting: newQueue(), byPayer: {}, places: newPlaces(), draining: false };
+  lines[store] = line;
+  return line;
+}
+
+function nameOf({ policy, keyValues }: DeferredCharge): string {
+  return policy.counterPrefix + keyValues;
 }
 
 /** @returns whether more wait by now */
-function drain(): boolean {
-  const charges = waiting;
-  waiting = [];
-  waitingByPayer = {};
-  const [charged, failure] = pcall(chargeAll, charges);
+function drain(store: DeferredCharge["store"], line: Line): boolean {
+  const charges = takeSome(line);
+  const [charged, failure] = pcall(stores[store].chargeDeferred, charges, chargeShareInstead);
   if (!charged) noteDefect("timers", "responses were not charged", failure);
-  draining = waiting.length > 0;
-  return draining;
+  line.draining = lengthOf(line.waiting) > 0;
+  return line.draining;
 }
 
-function chargeAll(charges: readonly DeferredCharge[]): void {
-  for (const name of ["node", "share", "exact"] as const) {
-    const own = charges.filter(({ store }) => store === name);
-    if (own.length === 0) continue;
-    stores[name].chargeDeferred(own, chargeShareInstead);
+function takeSome({ waiting, byPayer, places }: Line): DeferredCharge[] {
+  const charges: DeferredCharge[] = [];
+  while (charges.length < mostTogether) {
+    const charge = dequeue(waiting);
+    if (charge === undefined) break;
+    byPayer[nameOf(charge)] = undefined;
+    leavePlace(places, charge.policy.app);
+    charges.push(charge);
   }
+  return charges;
 }

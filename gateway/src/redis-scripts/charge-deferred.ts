@@ -9,7 +9,12 @@
 // if Redis accepts no writes: the units that this request uses later could not be charged.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import { admitsWithDebt, chargeDeferred, standsFromUs } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import {
+  admitsWithDebt,
+  chargeDeferred,
+  movesWithClock,
+  standsFromUs,
+} from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeUs } from "../../../limiter/src/algorithms/rate.ts";
 import {
   counterAt,
@@ -36,12 +41,15 @@ export function chargeDeferredCounters(keys: string[], argv: string[]): number[]
     const state = counterAt(keys[i * 2] as string);
     const debtKey = keys[i * 2 + 1] as string;
     loadCounter(rate, state, nowUs);
-    let fromUs = standsFromUs(rate, loadDebt(debtKey), nowUs);
+    const debt = loadDebt(debtKey);
+    let fromUs = standsFromUs(rate, debt, nowUs);
     if (units > 0) {
       fromUs = chargeDeferred(rate, state, redisRing, fromUs, units);
       keepCounter(rate, state, fromUs - nowUs + lifetimeUs(rate, state, fromUs));
       if (fromUs > nowUs) saveDebt(debtKey, fromUs, nowUs, rate.quota);
       state.stepped = false;
+    } else if (movesWithClock(rate, debt, nowUs)) {
+      saveDebt(debtKey, fromUs, nowUs, rate.quota);
     }
     const allowed = admitsWithDebt(rate, state, redisRing, nowUs, fromUs, decision);
     if (state.stepped) saveCounter(rate, state, nowUs);

@@ -161,6 +161,8 @@ export interface Call {
   readonly keyCount: number;
   /** Of how many counters the reply tells. Absent: of one for each key. */
   readonly counters?: number;
+  /** How many numbers the reply has: one number, or a list. Absent: it tells of counters. */
+  readonly numbers?: number;
   /** The keys, of the same group as those of the other calls, then the arguments. */
   readonly keysAndArgs: readonly string[];
   /** The result: a reply or an error message. */

@@ -32,13 +32,21 @@ const mostTurns = 4;
 const latestBeginUs = 7_200_000_000;
 
 /**
+ * Returns whether the clock stepped back so far that the debt moves with it. Then it is to be saved as a debt that was made now, until
+ * `standsFromUs`: otherwise it would begin anew with each request.
+ */
+export function movesWithClock(rate: Rate, debt: Debt, nowUs: number): boolean {
+  return debt.sinceUs - nowUs > rate.toleranceUs;
+}
+
+/**
  * Returns the moment from which the counter's state is in force: now, or when the debt will be paid. If the quota was edited, the
  * debt is paid faster or slower. If the clock stepped back, the debt moves with it.
  */
 export function standsFromUs(rate: Rate, debt: Debt, nowUs: number): number {
   let owedUs = debt.paidAtUs - debt.sinceUs;
   if (debt.quota !== rate.quota) owedUs = Math.ceil((owedUs / rate.quota) * debt.quota);
-  const sinceUs = debt.sinceUs - nowUs > rate.toleranceUs ? nowUs : debt.sinceUs;
+  const sinceUs = movesWithClock(rate, debt, nowUs) ? nowUs : debt.sinceUs;
   return Math.max(nowUs, Math.min(sinceUs + owedUs, latestUs));
 }
 

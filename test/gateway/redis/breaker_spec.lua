@@ -191,12 +191,15 @@ describe("a server that fails at once", function()
   end)
 
   it("whose kept connections are all dead is probed by a new one", function()
-    local byBytes = policy("b", day, { cost = { from = "response-bytes" } })
-    local world = worldWith({ policies = { policy("a", day, support.denies), byBytes } })
-    -- Requests that cost the bytes of their responses are asked about one by one: thirty connections are kept.
+    local world = worldWith()
+    -- Peeks are calls of their own: thirty connections are kept.
     world.redis.upUs, world.redis.downUs = 20000, 20000
-    for i = 1, 30 do
-      ask(world, "b", 1, { key = "cold" .. i })
+    local worker = world.workers[1]
+    local check = { policy = worker.module("gateway.src.snapshot.current").policiesOf("shop").a, keyValues = "1:k" }
+    for _ = 1, 30 do
+      worker.call(function()
+        worker.module("gateway.src.stores.redis.peek").peekInRedis(check, 0, worker.module("limiter.src.compiled.merged-decision").newMergedDecision())
+      end)
     end
     world.run(200)
     assert.is_true(world.redis.made >= 30, tostring(world.redis.made))

@@ -518,6 +518,24 @@ local function newWorker(world, number)
     return table.concat(bytes)
   end
 
+  function ngx.decode_base64(text)
+    if #text % 4 ~= 0 then return nil end
+    local out, bits, n = {}, 0, 0
+    for ch in text:gsub("=+$", ""):gmatch(".") do
+      local v = base64:find(ch, 1, true)
+      if not v then return nil end
+      bits = bits * 64 + (v - 1)
+      n = n + 6
+      if n >= 8 then
+        n = n - 8
+        local byte = math.floor(bits / 2 ^ n)
+        out[#out + 1] = string.char(byte)
+        bits = bits - byte * 2 ^ n
+      end
+    end
+    return table.concat(out)
+  end
+
   function ngx.encode_base64(text)
     local digits = {}
     for i = 1, #text, 3 do

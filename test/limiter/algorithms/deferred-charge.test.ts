@@ -121,6 +121,20 @@ describe("a debt", () => {
     expect(counter.ask(startUs - hour + 6 * minute).allowed).toBe(true);
   });
 
+  test.each(deferred)(
+    "%s: is paid as announced after a step back of the clock, however often it is asked for",
+    (algorithm) => {
+      const counter = new DeferredCounter(limitOf(algorithm, 10, minute));
+      counter.chargeDeferred(startUs, 35);
+      const backUs = startUs - 100 * hour;
+      const wait = counter.ask(backUs).retryAfterUs;
+      for (let us = 0; us < wait; us += 7 * second) {
+        expect(counter.ask(backUs + us)).toMatchObject({ allowed: false, retryAfterUs: wait - us });
+      }
+      expect(counter.ask(backUs + wait).allowed).toBe(true);
+    },
+  );
+
   test("whose end is too far away reaches into the year 2128 and no further", () => {
     for (const algorithm of deferred) {
       const counter = new DeferredCounter(limitOf(algorithm, 1, 366 * 24 * hour));

@@ -5,6 +5,7 @@ import {
   admitsWithDebt,
   chargeDeferred,
   type Debt,
+  movesWithClock,
   standsFromUs,
 } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { memoryCounter, memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
@@ -28,6 +29,9 @@ export class DeferredCounter {
     const fromUs = standsFromUs(this.rate, this.debt, nowUs);
     admitsWithDebt(this.rate, state, memoryRing, nowUs, fromUs, decision);
     if (state.stepped) this.state = state;
+    if (movesWithClock(this.rate, this.debt, nowUs)) {
+      this.debt = { paidAtUs: fromUs, sinceUs: nowUs, quota: this.rate.quota };
+    }
     return decision;
   }
 

@@ -7,6 +7,7 @@ import {
   admitsWithDebt,
   chargeDeferred,
   type Debt,
+  movesWithClock,
   standsFromUs,
 } from "../../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeUs } from "../../../../limiter/src/algorithms/rate.ts";
@@ -44,6 +45,8 @@ const debt: Debt = { paidAtUs: 0, sinceUs: 0, quota: 1 };
 const decision = emptyDecision();
 /** The moment from which the counter's state is in force: its debt is paid then. */
 let standsUs = 0;
+/** Whether the clock stepped back behind the debt, which is to be saved as it is now. */
+let debtMoved = false;
 
 /**
  * Returns whether a request may pass whose charge is deferred. Charges nothing. May yield if workers must agree.
@@ -109,6 +112,8 @@ function admitDeferredCell(policy: CompiledPolicy, limit: CompiledLimit, keyValu
     countEvent("uncounted-refusals");
   }
   if (counter.stepped) saveCounter(counter, now);
+  // If there is no room for it, the debt stays where it is.
+  if (debtMoved) keepDebt(policy, standsUs, now, limit.rate.quota);
   return allowed;
 }
 
@@ -125,12 +130,16 @@ function chargeDeferredCell(
   loadRing(counter);
   const paidAtUs = chargeDeferred(rate, counter, cellRing, standsUs, units);
   if (!keepCounter(counter, paidAtUs - now + lifetimeUs(rate, counter, paidAtUs))) return noteUnstored(policy);
-  if (paidAtUs === now) return;
-  const text = string.format("%.0f %.0f %.0f", paidAtUs, now, rate.quota);
+  if (paidAtUs > now && !keepDebt(policy, paidAtUs, now, rate.quota)) noteUnstored(policy);
+}
+
+/** Stores the debt of the counter in the work space. @returns false: there is no memory for it */
+function keepDebt(policy: CompiledPolicy, paidAtUs: number, now: number, quota: number): boolean {
+  const text = string.format("%.0f %.0f %.0f", paidAtUs, now, quota);
   const key = debtPrefix + counter.key;
   const lifeSeconds = lifeSecondsOf(paidAtUs - now);
-  if (!counter.shared && mayKeep(policy, key, text, lifeSeconds) && storeCell(key, text, lifeSeconds, 0)) return;
-  if (!storeShared(key, text, lifeSeconds, 0)) noteUnstored(policy);
+  if (!counter.shared && mayKeep(policy, key, text, lifeSeconds) && storeCell(key, text, lifeSeconds, 0)) return true;
+  return storeShared(key, text, lifeSeconds, 0);
 }
 
 /** For a debt beside its counter: while memory is scarce, a policy takes no more of it with debts than with counters. */
@@ -144,17 +153,19 @@ function noteUnstored({ app, name }: CompiledPolicy): undefined {
   warnSparingly("a response was not charged, because there is no memory for the charge", `${app}/${name}`);
 }
 
-/** Fills `standsUs`. @returns whether the counter exists */
+/** Fills `standsUs` and `debtMoved`. @returns whether the counter exists */
 function load(limit: CompiledLimit, keyValues: string, now: number): boolean {
   const { rate } = limit;
   counter.rate = rate;
   counter.cost = 1;
   counter.stepped = false;
   standsUs = now;
+  debtMoved = false;
   const found = loadPlaced(counter, limit, keyValues, now);
   const stored = storedDebt();
   if (stored === undefined) return found;
   standsUs = standsFromUs(rate, debtFrom(stored), now);
+  debtMoved = movesWithClock(rate, debt, now);
   loadCounter(counter, standsUs);
   return found;
 }

@@ -166,10 +166,11 @@ function mayCallDirectly(queue: BatchQueue, inQueue: boolean): boolean {
 function callDirectly(queue: BatchQueue, pending: PendingCheck): undefined {
   const { settings } = queue;
   const patience = newPatience(settings.deadlineMs, pending.limitMs);
-  const { script, keyCount, keysAndArgs, counters } = pending.call ?? callFor(pending.counter as PendingCounter);
+  const call = pending.call ?? callFor(pending.counter as PendingCounter);
+  const { script, keyCount, keysAndArgs } = call;
   const [reply, failure, mayHaveRun] = callScript(settings, script, keyCount, keysAndArgs, patience);
   pending.failure = failure;
-  if (reply !== undefined) takeReply(pending, reply, counters ?? keyCount);
+  if (reply !== undefined) takeReply(pending, reply, call);
   if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun;
   if (queue.direct > 0) queue.direct -= 1;
 }
@@ -411,8 +412,9 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
     if (takeReplies(shared, calls[next] as Call)) next += 1;
   }
   for (const pending of batch.callers) {
-    const { reply, failure, mayHaveRun, keyCount, counters } = pending.call as Call;
-    if (reply !== undefined) takeReply(pending, reply, counters ?? keyCount);
+    const call = pending.call as Call;
+    const { reply, failure, mayHaveRun } = call;
+    if (reply !== undefined) takeReply(pending, reply, call);
     if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun === true;
     pending.failure ??= failure;
   }

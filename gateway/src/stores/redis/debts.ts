@@ -12,8 +12,8 @@ import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/comp
 import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { countForgottenUnits, countLateUnits } from "../../metrics/redis-calls.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
-import { groupOf, isReachable } from "../../redis/script-call.ts";
-import { callForNumber, callForNumbers } from "../../redis/script-reply.ts";
+import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
+import { areNumbers, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { hasPlace, leavePlace, newPlaces, takePlace } from "../../runtime/app-places.ts";
 import { runUntilDone } from "../../runtime/background.ts";
@@ -21,11 +21,11 @@ import { sleepMs } from "../../runtime/clock.ts";
 import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
-import type { RedisSettings } from "../../settings.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
 import type { Owed } from "../store.ts";
 import { pushNumbers } from "./script-arguments.ts";
-import { firstKey } from "./slot-groups.ts";
+import { firstKey, groupsOf } from "./slot-groups.ts";
+import { roundTrips } from "./slot-renewals.ts";
 
 /** The units that all requests together took of one policy and key. */
 interface Debt {
@@ -51,8 +51,8 @@ const chargeDeferredScript = scripts["charge_deferred"] as Script;
 const numbersPerDeferred = 4;
 /** In policies and keys, which take a few MB. Further debts are dropped, those of apps that have many first. */
 const mostDebts = 10_000;
-/** A policy has at most 16 limits; with many more debts, Lua could not pass all keys in one call. */
-const mostDebtsPerCall = 50;
+/** The rest is paid after these. */
+const mostDebtsTogether = 1_000;
 /** Short, so that in nearly all cases the debts are charged before requests reach a Redis that answers again. */
 const firstPauseMs = 10;
 /** Used while all nodes of a Cluster that are owed something are away. */
@@ -220,85 +220,99 @@ function payOnce(): boolean {
 /** Charges all debts in Redis, until Redis cannot be reached. @returns whether to try again soon */
 function pay(): boolean {
   const settings = theRedis();
-  // A single server can be tried again soon.
-  let soon = settings.deployment.kind !== "cluster";
-  // Further debts may be added while one is paid.
-  const owed: number[] = [];
-  for (const group in groups) owed.push(tonumber(group) as number);
-  for (const group of owed) {
-    if (!isReachable(settings, group)) continue;
-    soon = true;
-    if (payGroup(settings, group, groups[group] as Debts)) groups[group] = undefined;
+  const reachable: number[] = [];
+  for (const group in groups) {
+    const id = tonumber(group) as number;
+    if (isReachable(settings, id)) reachable.push(id);
   }
-  return soon;
-}
-
-/** @returns whether nothing is owed any more */
-function payGroup(settings: RedisSettings, group: number, debts: Debts): boolean {
-  let members = someOf(debts);
+  const stuck: Record<number, boolean | undefined> = {};
+  // Further debts may be added while some are paid.
+  let members = someOf(reachable, stuck);
   while (members.length > 0) {
-    if (!payTogether(settings, members)) return false;
-    members = someOf(debts);
+    for (const together of roundTrips(members)) payTogether(together, stuck);
+    members = someOf(reachable, stuck);
   }
-  uncharged[group] = undefined;
-  return true;
+  for (const group of reachable) {
+    if (stuck[group] === true) continue;
+    groups[group] = undefined;
+    uncharged[group] = undefined;
+  }
+  // A single server can be tried again soon.
+  return settings.deployment.kind !== "cluster" || reachable.length > 0;
 }
 
-function someOf(debts: Debts): Debt[] {
+/** @param stuck groups whose debts cannot be paid now */
+function someOf(reachable: readonly number[], stuck: Record<number, boolean | undefined>): Debt[] {
   const some: Debt[] = [];
-  for (const name in debts) {
-    some.push(debts[name] as Debt);
-    if (some.length === mostDebtsPerCall) break;
+  for (const group of reachable) {
+    const debts = stuck[group] === true ? {} : (groups[group] ?? {});
+    for (const name in debts) {
+      some.push(debts[name] as Debt);
+      if (some.length === mostDebtsTogether) return some;
+    }
   }
   return some;
 }
 
-/** @param members of one group. @returns false: Redis cannot be reached now */
-function payTogether(settings: RedisSettings, members: readonly Debt[]): boolean {
-  const reconciled = members.filter(({ policy }) => policy.policy.deferred);
-  const others = members.filter(({ policy }) => !policy.policy.deferred);
-  return payBy(settings, chargeUpTo, others) && payBy(settings, chargeDeferredScript, reconciled);
+/** Debts of one group, and the call that charges them. */
+interface Payment {
+  readonly group: number;
+  readonly debts: readonly Debt[];
+  readonly units: number;
+  readonly call: Call;
 }
 
-function payBy(settings: RedisSettings, script: Script, members: readonly Debt[]): boolean {
+/** @param members of one server @param stuck gets the groups whose debts cannot be paid now */
+function payTogether(members: readonly Debt[], stuck: Record<number, boolean | undefined>): void {
+  const settings = theRedis();
+  const payments: Payment[] = [];
+  for (const { id, members: debts } of groupsOf(settings, members)) {
+    const reconciled = debts.filter(({ policy }) => policy.policy.deferred);
+    const others = debts.filter(({ policy }) => !policy.policy.deferred);
+    addPayment(payments, id, chargeUpTo, others);
+    addPayment(payments, id, chargeDeferredScript, reconciled);
+  }
+  const calls = payments.map(({ call }) => call);
+  callScripts(settings, calls);
+  for (const payment of payments) if (!settle(payment)) stuck[payment.group] = true;
+}
+
+/** @param debts of one group, which one script charges */
+function addPayment(payments: Payment[], group: number, script: Script, debts: readonly Debt[]): void {
   const keys: string[] = [];
   const args: string[] = [];
+  const present: Debt[] = [];
   let units = 0;
-  for (const debt of members) {
+  for (const debt of debts) {
+    // Another one may have taken its place meanwhile.
+    if (groups[debt.group]?.[nameOf(debt)] !== debt) continue;
     shrink(debt);
     units += pushDebt(debt, keys, args);
     // Units that are taken during the call become a new debt.
     forget(debt);
+    present.push(debt);
   }
-  if (keys.length === 0) return true;
-  const [failure, mayHaveRun] = callFor(settings, script, keys, args);
-  if (failure === undefined) {
-    countLateUnits(units);
-    return true;
-  }
-  if (mayHaveRun) {
-    warnSparingly("units that were taken without Redis may not be charged", failure);
-    countForgottenUnits(units);
-    return true;
-  }
-  for (const debt of members) remember(debt);
-  return false;
+  if (keys.length === 0) return;
+  const keysAndArgs = keys.concat(args);
+  const call: Call = { script, keyCount: keys.length, keysAndArgs, reply: undefined, failure: undefined };
+  payments.push({ group, debts: present, units, call });
 }
 
-function callFor(
-  settings: RedisSettings,
-  script: Script,
-  keys: readonly string[],
-  args: readonly string[],
-): LuaMultiReturn<[failure: string | undefined, mayHaveRun: boolean]> {
-  const all = keys.concat(args);
-  if (script === chargeUpTo) {
-    const [, failure, mayHaveRun] = callForNumber(settings, script, keys.length, all);
-    return $multi(failure, mayHaveRun);
+/** @returns false: it was certainly not made, and is owed again */
+function settle({ debts, units, call }: Payment): boolean {
+  const { script, keyCount, reply, failure, mayHaveRun } = call;
+  const fits =
+    script === chargeUpTo ? type(reply) === "number" : areNumbers(reply, (keyCount / 2) * numbersPerDeferred);
+  if (fits) {
+    countLateUnits(units);
+  } else if (failure === undefined || mayHaveRun) {
+    warnSparingly("units that were taken without Redis may not be charged", failure ?? oddReply);
+    countForgottenUnits(units);
+  } else {
+    for (const debt of debts) remember(debt);
+    return false;
   }
-  const replies = (keys.length / 2) * numbersPerDeferred;
-  const [, failure, mayHaveRun] = callForNumbers(settings, script, keys.length, all, replies);
-  return $multi(failure, mayHaveRun);
+  return true;
 }
 
 /** @returns the largest number of units over all limits */

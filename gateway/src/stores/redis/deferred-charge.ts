@@ -7,23 +7,26 @@ import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/comp
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { addPending, type Event } from "../../metrics/counts.ts";
-import { newPatience } from "../../redis/patience.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
-import { callForNumbers } from "../../redis/script-reply.ts";
+import { type Call, callScripts } from "../../redis/script-call.ts";
+import { areNumbers, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
-import { beginWait, endWait } from "./overload.ts";
 import { pushNumbers } from "./script-arguments.ts";
-import { groupsOf } from "./slot-groups.ts";
-import { waitLimitMs } from "./submit.ts";
+import { type Group, groupsOf } from "./slot-groups.ts";
+import { roundTrips } from "./slot-renewals.ts";
+import { callInBatch, waitLimitMs } from "./submit.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const deferredScript = scripts["charge_deferred"] as Script;
 const numbersPerCounter = 4;
-/** Each has two keys and five arguments; with many more counters, Lua could not pass all of them in one call. */
-const mostCountersPerCall = 200;
+/**
+ * Redis does nothing else while it executes these. Each has two keys and five arguments; with many more counters, Lua could not pass all
+ * of them in one call.
+ */
+const mostCountersTogether = 200;
 
 /**
  * Returns whether a request may pass whose charge is deferred. Charges nothing.
@@ -41,10 +44,8 @@ export function admitDeferredInRedis(
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
   const count = policy.limits.length * numbersPerCounter;
-  const patience = newPatience(settings.deadlineMs, waitLimitMs(settings, policy, check.asksRedis === true));
-  const wait = beginWait(settings);
-  const [reply, failure] = callForNumbers(settings, deferredScript, keys.length, keys.concat(args), count, patience);
-  if (wait !== undefined) endWait(wait, reply !== undefined);
+  const limitMs = waitLimitMs(settings, policy, check.asksRedis === true);
+  const [reply, failure] = callInBatch(settings, deferredScript, keys, args, count, limitMs);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
@@ -63,8 +64,8 @@ export function admitDeferredInRedis(
 }
 
 /**
- * Charges responses, by calls of a bounded size, one for each slot with Redis Cluster. A call that failed may have been executed,
- * so its charges are not repeated.
+ * Charges responses, by round trips of a bounded size, and with Redis Cluster by a call for each slot. A call that failed may have been
+ * executed, so its charges are not repeated.
  *
  * @param notCharged is called, after its call, for each charge that was certainly not made
  */
@@ -73,18 +74,7 @@ export function chargeDeferredInRedis(
   charges: readonly DeferredCharge[],
   notCharged: (this: void, charge: DeferredCharge) => void,
 ): void {
-  let together: DeferredCharge[] = [];
-  let counters = 0;
-  for (const charge of charges) {
-    if (counters + charge.limits.length > mostCountersPerCall) {
-      chargeTogether(together, notCharged);
-      together = [];
-      counters = 0;
-    }
-    together.push(charge);
-    counters += charge.limits.length;
-  }
-  if (together.length > 0) chargeTogether(together, notCharged);
+  for (const together of roundTrips(charges, mostCountersTogether)) chargeTogether(together, notCharged);
 }
 
 function chargeTogether(
@@ -92,19 +82,27 @@ function chargeTogether(
   notCharged: (this: void, charge: DeferredCharge) => void,
 ): void {
   const redis = theRedis();
-  for (const { members } of groupsOf(redis, charges)) {
-    const keys: string[] = [];
-    const args: string[] = [];
-    for (const { policy, keyValues, units } of members) push(keys, args, policy, keyValues, units);
-    const count = (keys.length / 2) * numbersPerCounter;
-    const [, failure, mayHaveRun] = callForNumbers(redis, deferredScript, keys.length, keys.concat(args), count);
-    if (failure === undefined) continue;
-    warnSparingly("responses were not charged at once", failure);
-    for (const charge of members) {
-      if (mayHaveRun) countUncharged(charge.responses);
+  const groups = groupsOf(redis, charges);
+  const calls = groups.map(({ members }) => chargeCall(members));
+  callScripts(redis, calls);
+  for (let i = 0; i < calls.length; i++) {
+    const { keyCount, reply, failure, mayHaveRun } = calls[i] as Call;
+    if (areNumbers(reply, (keyCount / 2) * numbersPerCounter)) continue;
+    warnSparingly("responses were not charged at once", failure ?? oddReply);
+    for (const charge of (groups[i] as Group<DeferredCharge>).members) {
+      if (failure === undefined || mayHaveRun) countUncharged(charge.responses);
       else notCharged(charge);
     }
   }
+}
+
+/** @param charges of one group */
+function chargeCall(charges: readonly DeferredCharge[]): Call {
+  const keys: string[] = [];
+  const args: string[] = [];
+  for (const { policy, keyValues, units } of charges) push(keys, args, policy, keyValues, units);
+  const keysAndArgs = keys.concat(args);
+  return { script: deferredScript, keyCount: keys.length, keysAndArgs, reply: undefined, failure: undefined };
 }
 
 /** Counts responses that stay uncharged. */

@@ -3,12 +3,12 @@
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { holdKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
-import { callForNumber } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { holdMark, limitMark, noteLifeMs } from "../hold-marks.ts";
 import type { HoldStore, NamedHold } from "../store.ts";
 import { whole } from "./script-arguments.ts";
+import { callInBatch } from "./submit.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const noteScript = scripts["note_hold"] as Script;
@@ -37,9 +37,9 @@ export const holdsInRedis: HoldStore = {
 function ask(script: Script, keys: readonly string[], args: readonly string[]): boolean | undefined {
   const redis = configuredRedis();
   if (redis === undefined) return undefined;
-  const [reply, failure] = callForNumber(redis, script, keys.length, keys.concat(args));
+  const [numbers, failure] = callInBatch(redis, script, keys, args, 1);
   if (failure !== undefined) warnSparingly("a caller's slots were not noted, renewed or released", failure);
-  return reply === undefined ? undefined : reply === 1;
+  return numbers === undefined ? undefined : numbers[0] === 1;
 }
 
 function holdKey({ policy, keyValues, name }: NamedHold): string {

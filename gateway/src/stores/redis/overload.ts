@@ -14,7 +14,7 @@ import { configuredRedis } from "../../redis/redis-settings.ts";
 import { runUntilDone } from "../../runtime/background.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
-import type { OverloadSettings, RedisSettings } from "../../settings.ts";
+import type { OverloadSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
 import { waitingRequests } from "./batcher.ts";
 
@@ -159,23 +159,6 @@ export function noteWait(
     const ms = string.format("%.0f", redisP99Seconds * 1000);
     enter(`more than one decision in a hundred took it longer than ${ms} ms`, now);
   }
-}
-
-/** A call for one request, of which there are not so many that a table matters. */
-interface Wait {
-  readonly settings: OverloadSettings;
-  readonly beganAtSeconds: number;
-  readonly patienceBeganAtSeconds: number;
-}
-
-/** Called before the call; undefined: nobody measures it. */
-export function beginWait({ overload }: RedisSettings): Wait | undefined {
-  if (overload === undefined) return undefined;
-  return { settings: overload, beganAtSeconds: stopwatchSeconds(), patienceBeganAtSeconds: patienceSeconds() };
-}
-
-export function endWait({ settings, beganAtSeconds, patienceBeganAtSeconds }: Wait, answered: boolean): void {
-  noteWait(settings, beganAtSeconds, patienceBeganAtSeconds, answered);
 }
 
 function isP99Above(newest: number): boolean {

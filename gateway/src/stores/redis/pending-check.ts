@@ -2,7 +2,7 @@
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import type { Call } from "../../redis/script-call.ts";
-import { oddReply } from "../../redis/script-reply.ts";
+import { areNumbers, oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { ffi } from "../../runtime/packed-memory.ts";
 import { wallSeconds } from "../../runtime/stopwatch.ts";
@@ -73,8 +73,13 @@ export function hasReply({ numbers, abandoned }: PendingCheck): boolean {
 }
 
 /** Takes the reply to a check with a script call of its own. */
-export function takeReply(pending: PendingCheck, reply: unknown, counters: number): void {
-  pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
+export function takeReply(
+  pending: PendingCheck,
+  reply: unknown,
+  { keyCount, counters = keyCount, numbers }: Call,
+): void {
+  if (numbers !== undefined) pending.numbers = plain(reply, numbers);
+  else pending.numbers = unpacked(reply, counters) ?? listed(reply, counters);
   if (pending.numbers === undefined) pending.failure = oddReply;
   // A Lua table begins at index 1, and its first number is whether all counters allow.
   else if (typeof reply !== "string") pending.at = 2;
@@ -86,6 +91,11 @@ export function unpacked(reply: unknown, counters: number): Numbers | undefined 
   const numbers = ffi.new("double[?]", counters * numbersPerCounter);
   ffi.copy(numbers, reply, counters * numbersPerCounter * bytesPerNumber);
   return numbers;
+}
+
+function plain(reply: unknown, count: number): Numbers | undefined {
+  const list = type(reply) === "number" ? [reply] : reply;
+  return areNumbers(list, count) ? (list as unknown as Numbers) : undefined;
 }
 
 function listed(reply: unknown, counters: number): Numbers | undefined {

@@ -6,7 +6,7 @@ import { groupOf } from "../../redis/script-call.ts";
 import type { RedisSettings } from "../../settings.ts";
 
 /** A policy and the key values that select its counters. */
-interface Counted {
+export interface Counted {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
 }

@@ -1,18 +1,17 @@
-// Calls to Redis for charges when no request waits: renewals of slots, and round trips that refunds share. Each charge has script
-// calls of its own, so that an error affects only this charge, and many calls share one round trip.
+// Calls to Redis for charges when no request waits: renewals of slots, and round trips that refunds and charges of responses share. Each
+// renewal and refund has script calls of its own, so that an error affects only this one, and many calls share one round trip.
 
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
-import type { RedisServer } from "../../redis/connection.ts";
 import { isInThisRedis, redisInstance } from "../../redis/epoch.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, serverFor } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
-import type { Charge, NoteRenewal, Refund } from "../store.ts";
+import type { Charge, NoteRenewal } from "../store.ts";
 import { whole } from "./script-arguments.ts";
-import { firstKey } from "./slot-groups.ts";
+import { type Counted, firstKey } from "./slot-groups.ts";
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const renew = scripts["renew"] as Script;
@@ -28,30 +27,38 @@ function renewalOf(policy: CompiledPolicy, limit: CompiledLimit, keyValues: stri
 }
 
 interface RoundTrip<Member> {
-  readonly server: RedisServer | undefined;
   counters: number;
   readonly members: Member[];
 }
+
+const unknownServer = {};
 
 /**
  * Groups charges by round trip: with Redis Cluster, those whose slots are served by the same node. If a slot has moved meanwhile,
  * only the calls that use it follow. Yields.
  */
-export function roundTrips<Member extends Refund>(this: void, charges: readonly Member[]): Member[][] {
-  const trips: RoundTrip<Member>[] = [];
+export function roundTrips<Member extends Counted>(
+  this: void,
+  charges: readonly Member[],
+  mostCounters: number = mostCountersTogether,
+): Member[][] {
+  const trips: Member[][] = [];
+  /** By server: the trip that still has room. */
+  const open = new LuaTable<object, RoundTrip<Member>>();
   for (const charge of charges) {
-    const { limits } = charge;
     const redis = theRedis();
-    const [server] = serverFor(redis, groupOf(redis, firstKey(charge)));
-    let trip = trips.find((one) => one.server === server && one.counters < mostCountersTogether);
-    if (trip === undefined) {
-      trip = { server, counters: 0, members: [] };
-      trips.push(trip);
+    const [known] = serverFor(redis, groupOf(redis, firstKey(charge)));
+    const server = known ?? unknownServer;
+    let trip = open.get(server);
+    if (trip === undefined || trip.counters >= mostCounters) {
+      trip = { counters: 0, members: [] };
+      open.set(server, trip);
+      trips.push(trip.members);
     }
-    trip.counters += limits.length;
+    trip.counters += charge.policy.limits.length;
     trip.members.push(charge);
   }
-  return trips.map(({ members }) => members);
+  return trips;
 }
 
 /** Another Redis holds these slots. In this one they are taken anew, like slots that were lost. */

@@ -64,6 +64,29 @@ export function submitPending(settings: RedisSettings, pending: PendingCheck, ke
 }
 
 /**
+ * Calls a script in a batch with the checks of other requests. Calls of their own would take all connections of a worker. Yields.
+ *
+ * @param count how many numbers the script replies: one number, or a list
+ * @param limitMs the longest to wait
+ * @returns the numbers; or undefined and the error message
+ */
+export function callInBatch(
+  settings: RedisSettings,
+  script: Script,
+  keys: readonly string[],
+  args: readonly string[],
+  count: number,
+  limitMs: number = longestWaitMs(settings.deadlineMs),
+): LuaMultiReturn<[readonly number[] | undefined, string | undefined]> {
+  const keysAndArgs = keys.concat(args);
+  const call = { script, keyCount: keys.length, keysAndArgs, numbers: count, reply: undefined, failure: undefined };
+  const pending: PendingCheck = newPendingCheck([], undefined, call);
+  submitPending(settings, pending, keys[0] as string, limitMs);
+  if (!hasReply(pending)) return $multi(undefined, pending.failure);
+  return $multi(pending.numbers as unknown as readonly number[], undefined);
+}
+
+/**
  * Submits the check of one counter that holds no slots.
  *
  * @param pending used before: everything about the earlier check is replaced

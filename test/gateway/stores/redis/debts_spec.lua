@@ -1,6 +1,7 @@
 -- gateway/src/stores/redis/debts.ts and stores/share/: what requests take while Redis is away, and what Redis is told of it later.
 
 local support = require("test.gateway.virtual.support")
+local redisCluster = require("test.gateway.virtual.redis-cluster")
 local ask, fixed, bucket, policy, used = support.ask, support.fixed, support.bucket, support.policy, support.used
 
 local function flushed(world, key)
@@ -194,6 +195,26 @@ describe("what passed while Redis was away", function()
     end)
     world.run(1000)
     assert.equal(1, flushed(world, "redis-forgotten-units"))
+  end)
+
+  it("by many keys is charged soon, by all nodes of a Redis Cluster", function()
+    local world = support.world({ workers = 1, policies = { policy("a", fixed("100/1h")) }, deploys = redisCluster.deploys({ nodes = 3 }) })
+    ask(world, "a", 1)
+    world.run(50)
+    for _, server in ipairs(world.deployment.servers) do
+      server.upUs, server.downUs = 5000, 5000
+    end
+    local worker = world.workers[1]
+    worker.call(function()
+      local ofShop = worker.module("gateway.src.snapshot.current").policiesOf("shop").a
+      for i = 1, 600 do
+        worker.module("gateway.src.stores.redis.debts").owe(ofShop, "1:x" .. i, 2)
+      end
+    end)
+    world.run(300)
+    for i = 1, 600 do
+      assert.equal(2, used(world, "a", fixed("100/1h"), "x" .. i))
+    end
   end)
 
   it("is forgotten by a worker that ends, which counts how much that is", function()

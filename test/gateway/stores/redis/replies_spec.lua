@@ -14,9 +14,9 @@ describe("a reply of the charge scripts", function()
   it("is packed numbers of its length, or a list, and nothing else", function()
     local self = storeWorld()
     local pendingCheck = self.load("pending-check")
-    local function take(reply, counters)
+    local function take(reply, counters, numbers)
       local pending = { at = 0 }
-      pendingCheck.takeReply(pending, reply, counters or 1)
+      pendingCheck.takeReply(pending, reply, { keyCount = counters or 1, numbers = numbers })
       return pending
     end
     local good = take(packed(1, 2, 3, 4, 5, 6))
@@ -29,6 +29,11 @@ describe("a reply of the charge scripts", function()
       assert.is_nil(pending.numbers)
       assert.equal("Redis sent a reply that does not fit the script", pending.failure)
       assert.equal(0, pending.at)
+    end
+    assert.same({ 5 }, take(5, 2, 1).numbers)
+    assert.same({ 1, 0, 7 }, take({ 1, 0, 7 }, 2, 3).numbers)
+    for _, odd in ipairs({ "", "5", { 1, 2 }, { 1, 2, 3, 4 }, { 1, 2, "3" }, 5 }) do
+      assert.is_nil(take(odd, 1, 3).numbers)
     end
   end)
 
