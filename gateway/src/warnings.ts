@@ -12,12 +12,14 @@ const mostWarnings = 10;
 /** Returns sentences. */
 export function warningsOf({ unknown }: Settings): string[] {
   const idle = hasDecidedNothing()
-    ? ["no policy has met a request since nginx started: if requests came, their locations do not call sluice.access()"]
+    ? [
+        "no policy has counted a request since nginx started: if it should have, the locations do not call sluice.access()",
+      ]
     : [];
   return missingParts().concat(idle, unknown).slice(0, mostWarnings);
 }
 
-/** A request that meets no policy is not counted anywhere. One of an address that is banned meets none either. */
+/** A request that meets no policy, or that each of them exempts, is not counted anywhere. One of an address that is banned meets none either. */
 function hasDecidedNothing(): boolean {
   if (currentState().policyCount === 0 || eventCount("banned-requests") > 0) return false;
   const totals = decisionTotals();

@@ -17,7 +17,7 @@ it("shows that a gateway has warnings, and on its own page which", async () => {
   await page.getByRole("link", { name: "gateway-1" }).click();
   const said = page.getByRole("region", { name: "What to look at" });
   expect(await said.getByRole("listitem").allTextContents()).toEqual([
-    "no policy has met a request since nginx started: if requests came, their locations do not call sluice.access()",
+    "no policy has counted a request since nginx started: if it should have, the locations do not call sluice.access()",
   ]);
   expect(faults).toEqual([]);
 });

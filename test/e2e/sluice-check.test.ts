@@ -338,7 +338,7 @@ describe("on a good configuration, sluice-check", () => {
         rest = rest.replace(piece, "");
       }
       // What nginx -T printed once may be a configuration, too.
-      return `# configuration file /etc/nginx/nginx.conf:\n${rest.replace("http {", "http { include parts/*.conf;")}`;
+      return `# configuration file /etc/nginx/nginx.conf:\n${rest.replace("http {", "http { include parts/[a-z]*.conf;")}`;
     });
     expect({ code, lines }).toEqual(good);
   });
@@ -357,6 +357,11 @@ describe("on a good configuration, sluice-check", () => {
         ),
     );
     expect(checked).toEqual(good);
+  });
+
+  it("finds the call of a location that has others in it", async () => {
+    const nested = "location / {\n location /static/ { access_by_lua_block { local none } }";
+    expect(await check((config) => config.replace("location / {", nested))).toEqual(good);
   });
 
   it("goes by the options of nginx: -g", async () => {

@@ -24,7 +24,7 @@ async function warningsOf(gateway: LoneGateway): Promise<string[] | undefined> {
 }
 
 const idle =
-  "no policy has met a request since nginx started: if requests came, their locations do not call sluice.access()";
+  "no policy has counted a request since nginx started: if it should have, the locations do not call sluice.access()";
 const limits = [{ name: "daily", algorithm: "fixed-window", quota: 10, window: "1d" }];
 const books = { name: "books", match: { paths: ["/books"] }, limits };
 
@@ -67,7 +67,7 @@ describe("a variable that begins with SLUICE_ and that no setting has", () => {
   });
 });
 
-describe("that no policy has met a request", () => {
+describe("that no policy has counted a request", () => {
   it("is in healthz from the start until one does, and not where there are no policies", async () => {
     const gateway = await start({ policies: [books] });
     expect(await warningsOf(gateway)).toEqual([idle]);

@@ -585,7 +585,7 @@ const fleet = {
               type: "array",
               items: text,
               description:
-                "What its operator should look at: parts that its nginx.conf lacks, variables that nothing reads, and that no policy has met a request since nginx started. At most 10.",
+                "What its operator should look at: parts that its nginx.conf lacks, variables that nothing reads, and that no policy has counted a request since nginx started. At most 10.",
             },
             redis: redisOfGateway,
             consumers: {

@@ -2,7 +2,7 @@
 // response has been sent.
 //
 // A request is known by its address in nginx and when it began: both stay the same through internal redirects, so that its
-// response is settled once. The log phase may not yield; what needs a lock or Redis waits for a timer, summed by policy and key,
+// response is settled once. The log phase may not yield; what needs a lock or Redis waits for a timer, summed by policy, plan and key,
 // and Redis is told of many at once. Each store has a timer of its own, so that charges of a node never wait for Redis.
 
 import { keepForRequest, newRequestField, ofRequest } from "../request/request-state.ts";
@@ -20,7 +20,7 @@ import { stores } from "./stores.ts";
 /** Whose counters a response is charged to. A charge without limits: onStoreFailure let the request pass. */
 type Payer = Pick<Charge, "policy" | "limits" | "keyValues" | "store" | "owed">;
 
-/** For each store, by policy and key: more are not settled. A megabyte or two. Apps share the places. */
+/** For each store, by policy, plan and key: more are not settled. A megabyte or two. Apps share the places. */
 const mostWaiting = 10_000;
 /** The rest waits for the next timer, and is summed meanwhile. */
 const mostTogether = 1_000;
@@ -67,7 +67,7 @@ function queueCharge(charge: DeferredCharge): void {
   const line = lines[store] ?? newLine(store);
   const name = nameOf(charge);
   const earlier = line.byPayer[name];
-  // Another plan has other limits.
+  // An edit has made other limits meanwhile.
   if (earlier !== undefined && earlier.policy.limits === policy.limits) {
     earlier.units += units;
     earlier.responses += 1;
@@ -92,7 +92,7 @@ function newLine(store: DeferredCharge["store"]): Line {
 }
 
 function nameOf({ policy, keyValues }: DeferredCharge): string {
-  return policy.counterPrefix + keyValues;
+  return `${policy.counterPrefix}${policy.plan ?? ""}\n${keyValues}`;
 }
 
 /** @returns whether more wait by now */

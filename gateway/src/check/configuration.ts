@@ -22,7 +22,9 @@ export function readConfiguration(dump: string, given: string): Directive[] {
 
 function included(files: readonly string[], directory: string, mask: string): string[] {
   const path = mask.startsWith("/") ? mask : directory + mask;
-  const [literal] = string.gsub(path, "[%^%$%(%)%%%.%+%-]", "%%%0");
+  // A set of characters stands for any character here: too many files are read rather than too few.
+  const [withoutSets] = string.gsub(path, "%[[^%]]*%]", "?");
+  const [literal] = string.gsub(withoutSets, "[%^%$%(%)%%%.%[%]%+%-]", "%%%0");
   const [anyText] = string.gsub(literal, "%*", "[^/]*");
   const [pattern] = string.gsub(anyText, "%?", "[^/]");
   return files.filter((file) => string.find(file, `^${pattern}$`)[0] !== undefined);

@@ -46,7 +46,7 @@ function calls(lua: PhaseLua | undefined, name: string): boolean {
 export function findMissingCalls(http: readonly Directive[], findings: Findings): void {
   findMissingInitWorker(http, findings);
   const seen: Seen = { decides: false, said: {} };
-  visit(http, {}, seen, findings);
+  visit(http, {}, seen, findings, false);
   if (!seen.decides) {
     findings.warnings.push(
       "no Lua of any location calls sluice.access() or sluice.rewrite(): no request that passes through this nginx is limited",
@@ -81,7 +81,13 @@ interface Seen {
   readonly said: Record<string, true | undefined>;
 }
 
-function visit(block: readonly Directive[], around: Inherited, seen: Seen, findings: Findings): void {
+function visit(
+  block: readonly Directive[],
+  around: Inherited,
+  seen: Seen,
+  findings: Findings,
+  isLocation: boolean,
+): void {
   const here: Inherited = {
     access: luaOf(block, "access", findings) ?? around.access,
     rewrite: luaOf(block, "rewrite", findings) ?? around.rewrite,
@@ -90,9 +96,11 @@ function visit(block: readonly Directive[], around: Inherited, seen: Seen, findi
   const servers = block.filter(({ name }) => name === "server");
   const locations = block.filter(({ name }) => name === "location");
   const conditions = block.filter(({ name }) => name === "if");
-  for (const { inner = [] } of [...servers, ...locations, ...conditions]) visit(inner, here, seen, findings);
-  // Requests end in a location, or in a server that has none.
-  if (servers.length === 0 && locations.length === 0) noteCalls(here, seen, findings);
+  for (const { name, inner = [] } of [...servers, ...locations, ...conditions]) {
+    visit(inner, here, seen, findings, name === "location");
+  }
+  // Requests end in a location, also in one that has others in it, or in a server that has none.
+  if (isLocation || (servers.length === 0 && locations.length === 0)) noteCalls(here, seen, findings);
 }
 
 function noteCalls({ access, rewrite, log }: Inherited, seen: Seen, { warnings }: Findings): void {

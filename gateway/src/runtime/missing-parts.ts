@@ -36,7 +36,7 @@ const parts = {
     symptom: "lua_shared_dict sluice_metrics is full",
     advice:
       "decisions of some policies are missing in sluice_decisions_total and counted in " +
-      "sluice_unlisted_decisions_total instead. Make the dict larger: 1 KB for each policy is enough",
+      "sluice_unlisted_decisions_total instead. Make the dict larger: it takes 256 bytes for each result of a policy or plan, and for each limit that refuses",
   },
 } as const;
 type Part = keyof typeof parts;

@@ -246,7 +246,7 @@ export function ownAccount(): string {
 }
 
 /**
- * Returns the names of the variables that this process has and that are not empty. nginx's master has all that it was started with. Its
+ * Returns the names of the variables that this process has and that are not empty, but for names with other characters than letters, digits and `_`. nginx's master has all that it was started with. Its
  * workers, and the master beside nginx's module for Perl, have those alone that nginx.conf names.
  */
 export function environmentNames(): string[] {
@@ -255,7 +255,7 @@ export function environmentNames(): string[] {
   for (let i = 0; ; i++) {
     const variable = environment.get(i);
     if (variable === undefined) return names;
-    const [name] = string.match(ffi.string(variable), "^([^=]+)=.");
+    const [name] = string.match(ffi.string(variable), "^([%w_]+)=.");
     if (name !== undefined) names.push(name);
   }
 }
