@@ -5,6 +5,7 @@ import { runSoon } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
 import { semaphoreLibrary } from "../runtime/lua-modules.ts";
 import { spendForGood } from "../stores/lease/spend.ts";
+import { oweForGood } from "../stores/redis/debts.ts";
 import { type Charge, stayCharged } from "../stores/store.ts";
 import { stores } from "./stores.ts";
 
@@ -49,9 +50,12 @@ function refunding(charges: readonly Charge[], done: Semaphore): (this: void) =>
   };
 }
 
-/** The request goes on: nothing of these charges is refunded any more. */
+/** The request goes on: nothing of these charges is refunded any more, and Redis is owed what it has not charged. */
 export function chargeForGood(charges: readonly Charge[]): void {
-  for (const charge of charges) if (charge.spent !== undefined) spendForGood(charge, charge.spent);
+  for (const charge of charges) {
+    if (charge.spent !== undefined) spendForGood(charge, charge.spent);
+    if (charge.owed !== undefined) oweForGood(charge.owed);
+  }
 }
 
 /** Refunds it where nothing may yield, as in the log phase. */

@@ -140,7 +140,8 @@ export function decideRequestedChecks(
   if (!isRefused && watched.length > 0 && charges.length > 0) keepUndecided(charges);
   for (const outcome of watched) watch(outcome);
   forgetUndecided();
-  if (!isRefused) chargeForGood(charges);
+  // What a caller holds must be noted before.
+  if (!isRefused && !holds) chargeForGood(charges);
   for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
     if (isPeek) continue;
     countCallersDecision(allowed ? caller.allowedSeries : caller.refusedSeries);

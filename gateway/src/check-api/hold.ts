@@ -3,7 +3,7 @@
 
 import { forgetUndecided, keepUndecided } from "../charging/admit.ts";
 import { holdOf, noteHold, type PlaceOfHold, placeOf, releaseHold, renewHold } from "../charging/named-holds.ts";
-import { refundSurely } from "../charging/refunds.ts";
+import { chargeForGood, refundSurely } from "../charging/refunds.ts";
 import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
 import { holdLifeMs } from "../stores/hold-marks.ts";
@@ -76,6 +76,7 @@ function answerHold(): CheckError | undefined {
     refundSurely(charges);
     return notNoted;
   }
+  chargeForGood(charges);
   const { policy, values, plan } = ask;
   const text = holdText(name, { policy, values, plan, cost: outcome.cost, place });
   sendJson(`{${resultOf(caller.app, outcome)},"hold":"${text}","ttl":${holdLifeMs(held) / 1000}}\n`);

@@ -113,9 +113,12 @@ function decideByStores(style: HeaderStyle, check: Check, withRedis: boolean): u
     if (areLogged()) logDenial(policy, outcome.denial.reason, outcome);
     return refuseUndecided(policy);
   }
-  if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) for (const charge of charges) refundLater(charge);
-  else if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
-  else chargeForGood(charges);
+  if (allowed && merged.delayUs > 0 && refuseIfFull(merged, policy)) {
+    for (const charge of charges) refundLater(charge);
+  } else {
+    if (allowed && policy.policy.holdsSlots) for (const charge of charges) holdSlots(charge);
+    chargeForGood(charges);
+  }
   return respond(style, policy, keyValues, merged, outcome);
 }
 

@@ -155,7 +155,7 @@ export interface Charge {
   readonly store: StoreName | "share";
   /** What its lease notes of the units; absent: the policy is not leased. */
   readonly spent?: Spent;
-  /** What Redis is still to be charged; absent: nothing. */
+  /** What Redis is to be charged if the request goes on; absent: nothing. */
   readonly owed?: Owed | undefined;
   /** The number of the Redis that was charged (redis/epoch.ts); absent: none, or the present one. */
   redis?: number | undefined;
@@ -208,7 +208,7 @@ export interface Unanswered {
   abandoned: boolean;
   /** Without a reply: whether Redis may have run it all the same. Undefined: a reply may still come. */
   lost: boolean | undefined;
-  /** The request went on without the reply, and owes Redis for these policies unless Redis has charged them. */
+  /** What requests took that went on before this was dealt with: they owe it unless Redis has charged it. */
   owed: Owed[] | undefined;
   /** What was charged for a request that did not wait has been dealt with. */
   reconciled: boolean;
@@ -218,8 +218,6 @@ export interface Unanswered {
 export interface Owed {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
-  /** False: the request was refused after all. */
-  wentOn: boolean;
-  /** Whether it is among the debts. */
-  noted: boolean;
+  /** What Redis was sent about it before; undefined: nothing. */
+  readonly unanswered: Unanswered | undefined;
 }

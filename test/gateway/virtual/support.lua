@@ -79,10 +79,15 @@ support.callerSha256 = "073f536a3c27effba4d9a45d165d314fa55bcb37073f536a3c27effb
 
 -- A request of the check API with these checks, at the first worker.
 function support.check(world, checks)
-  local body = cjson.encode({ checks = checks })
+  return support.callerPosts(world, "check", { checks = checks })
+end
+
+-- A request of a caller of the check API, at the first worker. `content`: "check" or "hold".
+function support.callerPosts(world, content, sent)
+  local body = cjson.encode(sent)
   return world.workers[1].request({
     uri = "/x",
-    content = "check",
+    content = content,
     method = "POST",
     body = body,
     variables = {

@@ -57,11 +57,11 @@ export function admitOnNode(
 }
 
 /** Refunds charges of this store and of shares. */
-export function refundNow(this: void, charges: readonly Charge[]): void {
+function refundNow(this: void, charges: readonly Charge[]): void {
   for (const { policy, limits, keyValues, chargedAt } of charges) refundOnNode(policy, limits, keyValues, chargedAt);
 }
 
-export function refundOnNodeLater(this: void, charge: Charge): void {
+function refundOnNodeLater(this: void, charge: Charge): void {
   if (!mustAgree()) {
     refundNow([charge]);
     return;

@@ -22,7 +22,7 @@ import { noteDefect } from "../../runtime/defects.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
-import type { Owed } from "../store.ts";
+import type { Owed, Unanswered } from "../store.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
 import { roundTrips } from "./slot-renewals.ts";
@@ -69,20 +69,26 @@ let paying = false;
 let pauseMs = firstPauseMs;
 let sweptUs = 0;
 
-/** Called when Redis has not charged these units. */
-export function noteOwed(owed: Owed): void {
-  if (!owed.wentOn || owed.noted) return;
-  owed.noted = true;
-  owe(owed.policy, owed.keyValues, owed.policy.policy.cost);
+/** Called when the request goes on, and not before: Redis would be charged for requests that are refused, or whose clients leave. */
+export function oweForGood(owed: Owed): void {
+  const { policy, unanswered } = owed;
+  // What the response takes is owed when it is known.
+  if (policy.policy.deferred) return;
+  if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
+  else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
 }
 
-/** Called when the request was refused after all. */
-export function retractOwed(owed: Owed): void {
-  owed.wentOn = false;
-  if (!owed.noted) return;
-  const debt = groups[groupOf(theRedis(), firstKey(owed))]?.[nameOf(owed)];
-  // Otherwise Redis has charged the debt by now, and the units stay charged.
-  if (debt !== undefined) add(debt, -owed.policy.policy.cost);
+/** Redis has not replied yet, or just has. */
+function oweWhenReplied(unanswered: Unanswered, owed: Owed): void {
+  // What Redis had charged has been refunded by now.
+  if (unanswered.reconciled) noteOwed(owed);
+  else if (unanswered.owed === undefined) unanswered.owed = [owed];
+  else unanswered.owed.push(owed);
+}
+
+/** Called when Redis has not charged these units. */
+export function noteOwed({ policy, keyValues }: Owed): void {
+  owe(policy, keyValues, policy.policy.cost);
 }
 
 /** @param units that were just taken */
@@ -180,7 +186,7 @@ function windowOf(rate: Rate, nowUs: number): number {
 
 function add(debt: Debt, units: number): void {
   shrink(debt);
-  for (let i = 0; i < debt.units.length; i++) debt.units[i] = math.max(0, (debt.units[i] as number) + units);
+  for (let i = 0; i < debt.units.length; i++) debt.units[i] = (debt.units[i] as number) + units;
 }
 
 /** Units that have refilled meanwhile are no longer owed. */

@@ -66,7 +66,7 @@ function slotsOf({ policy, limits, keyValues, chargedAt }: Refund): Refund {
 
 function wentOn(owed: readonly Owed[], { policy, keyValues }: Refund): boolean {
   for (const each of owed) {
-    if (each.wentOn && each.policy === policy && each.keyValues === keyValues) return true;
+    if (each.policy === policy && each.keyValues === keyValues) return true;
   }
   return false;
 }

@@ -161,7 +161,7 @@ export function rememberRefusal(
   };
   recent[name] = refusal;
   if (refusal.known !== undefined) {
-    shareRefusal(policy.counterPrefix, name, seenVersion ?? 0, refusal.known, retryAtSeconds);
+    shareRefusal(policy, name, seenVersion ?? 0, refusal.known, retryAtSeconds);
   } else if (before?.policy.limits === policy.limits) {
     noteUnits(before, name, submittedAtSeconds);
     refusal.known = before.known;
@@ -221,7 +221,7 @@ export function noteUnanswered(name: string): undefined {
 export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | undefined {
   const refusal = recent[name] ?? older[name];
   const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : stillKnown(refusal);
-  const others = readSharedRefusal(name, seenVersion ?? 0);
+  const others = readSharedRefusal(policy, name, seenVersion ?? 0);
   return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
 }
 

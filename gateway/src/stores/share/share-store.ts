@@ -1,6 +1,6 @@
 // Decides instead of the stores of a fleet while Redis does not: what is left of a lease is spent first; then the policy's
 // onStoreFailure decides, with `local` by this node's share of the limits. The share begins where Redis left off, as far as this node
-// knows. What passes is owed to Redis, and charged there when it answers again.
+// knows. What goes on is owed to Redis, and charged there when it answers again.
 
 import type { LastKnown } from "../../../../limiter/src/algorithms/share.ts";
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
@@ -10,27 +10,15 @@ import { lastKnownOfLease } from "../lease/leases.ts";
 import { spendUnspent } from "../lease/spend.ts";
 import { chargeDeferredOnNode } from "../node/deferred-charge.ts";
 import { beginShareOnNode } from "../node/node-counters.ts";
-import { admitOnNode, nodeStore, refundNow, refundOnNodeLater } from "../node/node-store.ts";
+import { admitOnNode, nodeStore } from "../node/node-store.ts";
 import { peekOnNode } from "../node/peek.ts";
-import { noteOwed, noteUncharged, owe, retractOwed } from "../redis/debts.ts";
+import { noteUncharged, owe } from "../redis/debts.ts";
 import { lastRefusal } from "../redis/refusal-cache.ts";
 import { firstKey } from "../redis/slot-groups.ts";
-import type { Check, DeferredCharge, Outcome, Owed, Store, Unanswered } from "../store.ts";
+import type { Check, DeferredCharge, Outcome, Store } from "../store.ts";
 import { nodeShare } from "./node-share.ts";
 
-export const shareStore: Store = {
-  ...nodeStore,
-  admit,
-  peek,
-  refund: (charges) => {
-    for (const { owed } of charges) if (owed !== undefined) retractOwed(owed);
-    refundNow(charges);
-  },
-  refundLater: (charge) => {
-    if (charge.owed !== undefined) retractOwed(charge.owed);
-    refundOnNodeLater(charge);
-  },
-};
+export const shareStore: Store = { ...nodeStore, admit, peek };
 
 /** Sets the outcome's denial if the policy denies while Redis does not decide. */
 function admit(this: void, check: Check, outcome: Outcome): boolean {
@@ -59,7 +47,7 @@ function admitWithout(check: Check, outcome: Outcome): boolean {
     outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share" }, charged.charge);
     return true;
   }
-  const owed = redis === undefined ? undefined : oweFor(check);
+  const owed = redis === undefined ? undefined : { policy, keyValues, unanswered: check.unanswered };
   outcome.charges.push({ policy, limits, keyValues, chargedAt, store: "share", owed });
   return true;
 }
@@ -70,24 +58,6 @@ function peek(this: void, check: Check, merged: MergedDecision): boolean {
   if (onStoreFailure !== "local") return onStoreFailure === "allow";
   const known = configuredRedis() === undefined ? undefined : lastKnown(check);
   return peekOnNode(policy, nodeShare(policy), keyValues, known, merged);
-}
-
-/** Returns what Redis is to be charged for a request that goes on without it, unless Redis has charged it meanwhile. */
-function oweFor({ policy, keyValues, unanswered }: Check): Owed {
-  const owed: Owed = { policy, keyValues, wentOn: true, noted: false };
-  // What the response takes is owed when it is known.
-  if (policy.policy.deferred) return owed;
-  if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
-  else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
-  return owed;
-}
-
-/** Redis has not replied yet, or just has. */
-function oweWhenReplied(unanswered: Unanswered, owed: Owed): void {
-  // What Redis had charged has been refunded by now.
-  if (unanswered.reconciled) noteOwed(owed);
-  else if (unanswered.owed === undefined) unanswered.owed = [owed];
-  else unanswered.owed.push(owed);
 }
 
 function lastKnown(check: Check): LastKnown | undefined {

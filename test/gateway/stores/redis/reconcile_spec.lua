@@ -16,7 +16,7 @@ describe("checks of requests that did not wait", function()
 
   -- Returns the debt of a request that went on without the reply to this check.
   local function owedFor(check)
-    return { policy = check.policy, keyValues = check.keyValues, wentOn = true, noted = false }
+    return { policy = check.policy, keyValues = check.keyValues }
   end
 
   local function reconcile(self, pendingChecks)
@@ -44,15 +44,13 @@ describe("checks of requests that did not wait", function()
     local self = storeWorld()
     local charge = self.charge(1)[1]
     local check = self.check("a", "1:k1")
-    local owed = owedFor(check)
-    reconcile(self, { pending(self, check, { { 1, charge.chargedAt[1] } }, { owed = { owed } }) })
+    reconcile(self, { pending(self, check, { { 1, charge.chargedAt[1] } }, { owed = { owedFor(check) } }) })
     self.world.run(1000)
-    assert.same({ 1, false, 0 }, { self.used("k1"), owed.noted, self.world.redis.count() })
-    -- Debts of another key, of another policy, or of a request that was refused after all keep no charge.
+    assert.same({ 1, 0 }, { self.used("k1"), self.world.redis.count() })
+    -- Debts of another key or of another policy keep no charge.
     for _, other in ipairs({
-      { policy = check.policy, keyValues = "1:other", wentOn = true, noted = false },
-      { policy = setmetatable({}, { __index = check.policy }), keyValues = check.keyValues, wentOn = true, noted = false },
-      { policy = check.policy, keyValues = check.keyValues, wentOn = false, noted = false },
+      { policy = check.policy, keyValues = "1:other" },
+      { policy = setmetatable({}, { __index = check.policy }), keyValues = check.keyValues },
     }) do
       self.world.redis.calls = {}
       reconcile(self, { pending(self, check, { { 1, charge.chargedAt[1] } }, { owed = { other, other } }) })
@@ -65,10 +63,10 @@ describe("checks of requests that did not wait", function()
     local self = storeWorld()
     local check = self.check("a", "1:k1")
     local function owedAfter(numbers, lost)
-      local owed = owedFor(check)
-      reconcile(self, { pending(self, check, numbers, { owed = { owed }, lost = lost }) })
-      self.world.run(60)
-      return owed.noted
+      self.world.redis.calls = {}
+      reconcile(self, { pending(self, check, numbers, { owed = { owedFor(check) }, lost = lost }) })
+      self.world.run(100)
+      return self.world.redis.count("charge_up_to") == 1
     end
     assert.is_true(owedAfter({ { 0, 0 } }, nil))
     assert.is_true(owedAfter({}, false))

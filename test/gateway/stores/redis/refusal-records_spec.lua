@@ -16,7 +16,7 @@ local function cacheWorld(options)
   local two = support.policy("a", limits[1])
   two.limits = limits
   local degrading = support.policy("c", limits[1], { onLimit = { action = "degrade", header = "x-over: 1" } })
-  local world = support.world(support.with({ policies = { two, support.policy("b", limits[1]), degrading } }, options or {}))
+  local world = support.world(support.with({ policies = { two, support.policy("b", limits[1]), degrading, support.policy("d", limits[2]) } }, options or {}))
   local worker = world.workers[1]
   local self = { world = world, worker = worker }
   self.cache = worker.module("gateway.src.stores.redis.refusal-cache")
@@ -381,7 +381,7 @@ describe("a refusal for the time without Redis", function()
     assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = (atSeconds + 300) * 1000000, limits = { "hour", "day" } }, self.last("n"))
     local function others(seconds)
       self.call(function()
-        self.shared.shareRefusal("owner", "n", 0, { atUs = 7, nothingUntilUs = (atSeconds + seconds) * 1000000, limits = { "day" } }, atSeconds + seconds)
+        self.shared.shareRefusal(self.policy(), "n", 0, { atUs = 7, nothingUntilUs = (atSeconds + seconds) * 1000000, limits = { "day" } }, atSeconds + seconds)
       end)
     end
     others(301)
@@ -391,10 +391,11 @@ describe("a refusal for the time without Redis", function()
     others(300)
     assert.equal(atSeconds * 1000000, self.last("n").atUs)
     -- Of other limits, this worker knows nothing.
-    assert.same({ 7, { "day" } }, { self.last("n", self.policy("b")).atUs, self.last("n").limits and { "day" } })
+    assert.same({ 7, { "day" } }, { self.last("n", self.policy("d")).atUs, self.last("n", self.policy("d")).limits })
+    assert.is_nil(self.last("n", self.policy("b")))
     assert.is_nil(self.last("another"))
     self.counters:delete("heard:n")
-    assert.is_nil(self.last("n", self.policy("b")))
+    assert.is_nil(self.last("n", self.policy("d")))
     assert.is_table(self.last("n"))
   end)
 
@@ -408,7 +409,7 @@ describe("a refusal for the time without Redis", function()
     assert.is_nil(self.counters:get("heard:n"))
     self.remember("n", 300, { violated = { "hour", "day" }, usedUp = { limits = { "day" }, isLasting = false } })
     assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = 0, limits = { "day" } }, self.last("n"))
-    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = 0, limits = { "day" } }, self.shared.readSharedRefusal("n", 0))
+    assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = 0, limits = { "day" } }, self.shared.readSharedRefusal(self.policy(), "n", 0))
   end)
 
   it("is void when this worker hears that Redis charged the key after all, before the time that was named", function()
@@ -447,7 +448,7 @@ describe("a refusal for the time without Redis", function()
     self.remember("n", 300)
     local other = self.world.workers[2]
     local function heard(version)
-      return other.module("gateway.src.stores.redis.shared-refusals").readSharedRefusal("n", version)
+      return other.module("gateway.src.stores.redis.shared-refusals").readSharedRefusal(self.policy("a", other), "n", version)
     end
     assert.same({ atUs = atSeconds * 1000000, nothingUntilUs = (atSeconds + 300) * 1000000, limits = { "hour" } }, heard(0))
     assert.is_nil(heard(1))
@@ -506,19 +507,56 @@ describe("a refusal for the time without Redis", function()
     assert.is_true(self.counters:get("heard:other") ~= nil)
     -- What is there is replaced.
     self.remember("n1", 400)
-    assert.equal((atSeconds + 400) * 1000000, self.shared.readSharedRefusal("n1", 0).nothingUntilUs)
+    assert.equal((atSeconds + 400) * 1000000, self.shared.readSharedRefusal(self.policy(), "n1", 0).nothingUntilUs)
   end)
 
-  it("has as many names of limits as refused, or none", function()
+  it("is of limits that are no larger than those that were used up, and that is kept when a smaller one is", function()
     local self = cacheWorld()
-    self.call(function()
-      self.shared.shareRefusal("owner", "n", 3, { atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000 }, atSeconds + 10)
-    end)
-    assert.same({ atUs = 5, nothingUntilUs = (atSeconds + 10) * 1000000, limits = {} }, (function()
-      local read = self.shared.readSharedRefusal("n", 3)
-      read.limits = read.limits[1] == "" and {} or read.limits
-      return read
-    end)())
-    assert.is_nil(self.shared.readSharedRefusal("another", 3))
+    -- The policy with another limit of a day, as a plan or an edit has it.
+    local function ofDay(quota, algorithm)
+      local plan = support.policy("d", support.with(support.fixed(quota .. "/1d"), { name = "day", algorithm = algorithm }))
+      self.world.publish({ plan })
+      self.world.run(20)
+      self.setClock(atSeconds)
+      return self.policy("d")
+    end
+    local function share(policy, seconds)
+      self.call(function()
+        self.shared.shareRefusal(policy, "n", 3, { atUs = 5, nothingUntilUs = seconds > 0 and (atSeconds + seconds) * 1000000 or 0, limits = { "day" } }, atSeconds + 10)
+      end)
+    end
+    local function heardBy(...)
+      local names = {}
+      for i, policy in ipairs({ ... }) do
+        names[i] = self.shared.readSharedRefusal(policy, "n", 3) and "heard" or "unheard"
+      end
+      return table.concat(names, " ")
+    end
+    local few, many, log = ofDay(5), ofDay(50), ofDay(5, "sliding-log")
+    share(few, 10)
+    assert.equal("heard unheard unheard", heardBy(few, many, log))
+    share(many, 10)
+    assert.equal("heard heard unheard", heardBy(few, many, log))
+    share(few, 9)
+    share(few, 11)
+    assert.equal("heard heard unheard", heardBy(few, many, log))
+    -- Not beyond its time, and not of another counter.
+    self.setClock(atSeconds + 10.5)
+    share(few, 20)
+    self.setClock(atSeconds)
+    share(log, 10)
+    assert.equal("unheard unheard heard", heardBy(few, many, log))
+    share(many, 0)
+    share(few, 0)
+    assert.equal("heard heard unheard", heardBy(few, many, log))
+    share(many, -1)
+    share(few, 5)
+    assert.equal("heard unheard unheard", heardBy(few, many, log))
+  end)
+
+  it("of an earlier version of Sluice is of no limit", function()
+    local self = cacheWorld()
+    self.counters:set("heard:n", "0 5 1700000300000000 hour day")
+    assert.is_nil(self.last("n"))
   end)
 end)
