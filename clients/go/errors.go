@@ -50,6 +50,9 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("sluice: %s: expected %s, got %s", e.Option, e.Expected, e.Got)
 }
 
+// mostProblems is what a gateway says at most: a hundred, and how many others there are. Each check of a request may get a copy.
+const mostProblems = 101
+
 // readProblem returns nil if the body is no problem document of Sluice: then somebody else answered.
 func readProblem(status int, body []byte) *Error {
 	var document struct {
@@ -63,6 +66,9 @@ func readProblem(status int, body []byte) *Error {
 	problem := &Error{Code: document.Code, Status: status, Detail: document.Detail}
 	if json.Unmarshal(document.Errors, &problem.Errors) != nil {
 		problem.Errors = nil
+	}
+	if len(problem.Errors) > mostProblems {
+		problem.Errors = append([]Problem(nil), problem.Errors[:mostProblems]...)
 	}
 	return problem
 }

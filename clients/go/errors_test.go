@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -62,5 +63,13 @@ func TestThePathsOfACallInABatchBeginAtItsCheck(t *testing.T) {
 		if got := fmt.Sprint(pathsOf(check.err)); got != "[key[1]]" {
 			t.Errorf("check %d: expected [key[1]], got %s", i, got)
 		}
+	}
+}
+
+func TestAnErrorKeepsAsManyProblemsAsAGatewaySays(t *testing.T) {
+	problems := strings.Repeat("{},", 100_000) + "{}"
+	problem := readProblem(http.StatusUnauthorized, []byte(`{"code":"unauthorized","errors":[`+problems+`]}`))
+	if got := len(problem.Errors); got != 101 {
+		t.Errorf("expected 101 problems, got %d", got)
 	}
 }

@@ -4,7 +4,12 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type ClientOptions, SluiceClient, type SluiceEvent } from "../../clients/typescript/src/index.ts";
+import {
+  type ClientOptions,
+  SluiceClient,
+  type SluiceError,
+  type SluiceEvent,
+} from "../../clients/typescript/src/index.ts";
 
 interface Asked {
   readonly path: string;
@@ -138,6 +143,18 @@ it("takes only texts from a problem document", async () => {
     detail: "",
     errors: [{ path: "", expected: "", got: "x" }],
   });
+});
+
+it("keeps a part of very many errors, once for all checks of a request that are named by none", async () => {
+  const errors = Array.from({ length: 100_000 }, () => ({}));
+  // Of a request with a wrong token, all checks are told the same.
+  answer = json({ code: "unauthorized", errors }, 401, "application/problem+json");
+  const sluice = clientOf({ maxInFlight: 1 });
+  const asking = ["a", "b", "c", "d"].map((key) => sluice.check("p", [key]).catch((error: SluiceError) => error));
+  const told = (await Promise.all(asking)) as SluiceError[];
+  expect(told.map(({ code }) => code)).toEqual(told.map(() => "unauthorized"));
+  expect(told[3]?.errors.length).toBe(101);
+  expect(told[3]).toBe(told[2]);
 });
 
 it("takes only a problem document for the caller's mistake", async () => {

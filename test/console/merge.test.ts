@@ -3,6 +3,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { isSame, mergeEdits } from "../../console/src/pages/policies/editor/merge.ts";
+import { namesOfPrototypes } from "../fixtures/documents/names-of-prototypes.ts";
 
 const limit = { algorithm: "fixed-window", quota: 5, window: "1m" };
 const base = { name: "books", description: "a", match: { paths: ["/a"] }, limits: [limit, { ...limit, name: "b" }] };
@@ -75,4 +76,20 @@ it("overrides of different keys at the same place are no changes of one override
     { path: ["overrides"], mine: of("bob", 100).overrides, theirs: of("alice", 100_000).overrides },
   ]);
   expect(document).toEqual(of("bob", 100));
+});
+
+it.each(namesOfPrototypes)("a plan called %s is one as any other", (name) => {
+  const plans = (own: Record<string, unknown>) => ({ plans: own });
+  const odd = (value: unknown) => Object.fromEntries([[name, value]]);
+  const both = { ...odd([limit]), b: [limit] };
+  const changed = { ...odd([limit]), b: [{ ...limit, quota: 7 }] };
+  // They have deleted it, and changed nothing else; mine has changed another one.
+  expect(mergeEdits(plans(both), plans(changed), plans({ b: [limit] }))).toEqual({
+    document: plans({ b: [{ ...limit, quota: 7 }] }),
+    conflicts: [],
+  });
+  // Mine has made it.
+  const { document } = mergeEdits(plans({ b: [limit] }), plans(changed), plans({ b: [limit] }));
+  expect(Object.keys((document as typeof base & { plans: object }).plans)).toEqual(expect.arrayContaining([name, "b"]));
+  expect(isSame(odd([limit]), { other: [limit] })).toBe(false);
 });

@@ -4,6 +4,8 @@ import { execFileSync } from "node:child_process";
 import { blocksOf } from "@sluice/limiter/key/address-ranges.ts";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { ListedPolicy } from "../../console/src/api/queries.ts";
+import { tryAll } from "../../console/src/pages/trial/use-tried.ts";
 import { curlOf } from "../../console/src/trial/curl.ts";
 import { normalPath, parseHeaders, partValue } from "../../console/src/trial/request.ts";
 import { tryPolicy } from "../../console/src/trial/trial.ts";
@@ -201,4 +203,33 @@ it("a reference leads to the list of the app, else to that of app default", () =
     "passed-by",
     "counts",
   ]);
+});
+
+it("tries many policies for some milliseconds at a time, and ends when the request has changed", async () => {
+  const limits = Array.from({ length: 16 }, (_, i) => ({
+    name: `limit-${i}`,
+    algorithm: "fixed-window",
+    quota: 5,
+    window: "1h",
+  }));
+  const plans = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`plan-${i}`, limits]));
+  const document = { key: ["header:x-user"], plans, planBy: "header:x-plan", defaultPlan: "plan-0" };
+  const policies = Array.from({ length: 40 }, (_, i) => ({
+    name: `p${i}`,
+    document: { name: `p${i}`, ...document },
+  })) as unknown as ListedPolicy[];
+  const world = { policies, templates: [], around: { app: "shop", hasNoRealm: false, ofApps: [], lists: {} } };
+  const request = { method: "GET", host: "", target: "/", address: "::1", headers: [{ name: "x-user", value: "ann" }] };
+  let turns = 0;
+  const others = setInterval(() => {
+    turns += 1;
+  });
+  const tried = await tryAll(world, request, new AbortController().signal);
+  expect(tried.map(({ trial }) => trial.outcome)).toEqual(policies.map(() => "counts"));
+  expect(turns).toBeGreaterThan(3);
+  const changed = new AbortController();
+  const given = tryAll(world, request, changed.signal);
+  changed.abort();
+  expect((await given).length).toBeLessThan(policies.length);
+  clearInterval(others);
 });

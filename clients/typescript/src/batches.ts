@@ -7,7 +7,7 @@ import { type Decision, decidedByFailure } from "./decision.ts";
 import { type Exchange, failed, type Reply } from "./exchange.ts";
 import { Pause } from "./pause.ts";
 import type { Settings } from "./settings.ts";
-import { errorOfCheck, namedChecks, type SluiceError } from "./sluice-error.ts";
+import { type SluiceError, splitError } from "./sluice-error.ts";
 
 /** What a call hears, and how many checks its request had. */
 export type Heard<T> = { readonly batch: number } & ({ readonly decision: T } | { readonly error: SluiceError });
@@ -142,11 +142,11 @@ export class Batches {
 
   /** Nothing was charged: whoever is not to blame is asked for again. */
   #hearError(batch: readonly Waiting[], error: SluiceError, isAgain: boolean): void {
-    const named = namedChecks(error, batch.length);
+    const { named, ofOthers } = splitError(error, batch.length);
     const isOfSome = batch.length > 1 && (error.status === 400 || error.status === 404);
     const others = isOfSome ? batch.filter((_, i) => !named.has(i)) : [];
     for (const [i, one] of batch.entries()) {
-      if (!others.includes(one)) this.#settle(one, { error: errorOfCheck(error, i), batch: one.batch });
+      if (!others.includes(one)) this.#settle(one, { error: named.get(i) ?? ofOthers, batch: one.batch });
     }
     // A second mistake of others would be found only in the next answer. Then they part.
     const together = named.size > 0 && !isAgain;

@@ -3,7 +3,7 @@
 import type { Heard } from "./batches.ts";
 import { type Exchange, failed } from "./exchange.ts";
 import type { Pause } from "./pause.ts";
-import { errorOfCheck } from "./sluice-error.ts";
+import { errorOfOnly } from "./sluice-error.ts";
 
 export interface LoneRequest<T> {
   readonly path: "check" | "hold";
@@ -27,7 +27,7 @@ export async function askAlone<T>(exchange: Exchange, pause: Pause, asked: LoneR
   const reply = await exchange.post(`/sluice/v1/${path}`, body, timeoutMs, signal);
   if (reply.kind === "abandoned") throw signal?.reason;
   if (reply.kind === "error") {
-    return { error: checks === 1 ? errorOfCheck(reply.error, 0) : reply.error, batch: checks };
+    return { error: checks === 1 ? errorOfOnly(reply.error) : reply.error, batch: checks };
   }
   const decision = reply.kind === "answer" ? read(reply.body) : undefined;
   if (decision !== undefined) return { decision, batch: checks };

@@ -29,6 +29,8 @@ export class SluiceError extends Error {
   }
 }
 
+/** A gateway says no more: a hundred, and how many others there are. Whoever answers in its place may say a megabyte of them. */
+const mostMistakes = 101;
 const statusesOfMistakes: readonly number[] = [400, 401, 403, 404, 405, 413, 415];
 
 /** Returns the error that a problem document says; undefined: the answer is no such document, or the mistake is not the caller's. */
@@ -36,26 +38,43 @@ export function errorOf(status: number, document: unknown): SluiceError | undefi
   if (!statusesOfMistakes.includes(status) || typeof document !== "object" || document === null) return undefined;
   const { code, detail, errors } = document as Record<string, unknown>;
   if (typeof code !== "string" || code === "") return undefined;
-  const mistakes = Array.isArray(errors) ? errors.filter(isObject).map(mistakeOf) : [];
+  const mistakes = Array.isArray(errors) ? errors.slice(0, mostMistakes).filter(isObject).map(mistakeOf) : [];
   return new SluiceError(code, status, typeof detail === "string" ? detail : "", mistakes);
 }
 
 const inCheck = /^checks\[(\d+)\]\.?/;
 
-/** Returns the checks that the error names, by their places in the request. */
-export function namedChecks(error: SluiceError, count: number): Set<number> {
-  const places = error.errors.map(({ path }) => Number(inCheck.exec(path)?.[1] ?? Number.NaN));
-  return new Set(places.filter((place) => place < count));
+/** An error of a request, and what it says of each of its checks. */
+export interface SplitError {
+  /** By the places of the checks that it names. Their callers do not know the others, so paths begin at the check. */
+  readonly named: ReadonlyMap<number, SluiceError>;
+  /** For all others, who share it: it may be long, and is copied once. */
+  readonly ofOthers: SluiceError;
 }
 
-/** Returns the error as it concerns one check alone, whose caller does not know the others of the request. */
-export function errorOfCheck(error: SluiceError, place: number): SluiceError {
-  const own = error.errors.flatMap(({ path, expected, got }) => {
-    const found = inCheck.exec(path);
-    if (found !== null && Number(found[1]) !== place) return [];
-    return [{ path: path.slice(found?.[0].length ?? 0), expected, got }];
-  });
-  return new SluiceError(error.code, error.status, error.detail, own);
+/** @param count of the checks in the request */
+export function splitError({ code, status, detail, errors }: SluiceError, count: number): SplitError {
+  const common: Mistake[] = [];
+  const own = new Map<number, Mistake[]>();
+  for (const mistake of errors) {
+    const found = inCheck.exec(mistake.path);
+    const place = Number(found?.[1] ?? Number.NaN);
+    if (found === null) common.push(mistake);
+    else if (place < count) {
+      const ofPlace = own.get(place) ?? [];
+      own.set(place, ofPlace);
+      ofPlace.push({ ...mistake, path: mistake.path.slice(found[0].length) });
+    }
+  }
+  const named = new Map([...own].map(([place, ofPlace]) => [place, new SluiceError(code, status, detail, ofPlace)]));
+  return { named, ofOthers: new SluiceError(code, status, detail, common) };
+}
+
+/** Returns the error of a request with one check, as its caller knows it. */
+export function errorOfOnly(error: SluiceError): SluiceError {
+  const { named, ofOthers } = splitError(error, 1);
+  const own = named.get(0)?.errors ?? [];
+  return new SluiceError(error.code, error.status, error.detail, [...own, ...ofOthers.errors]);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

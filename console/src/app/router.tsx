@@ -15,6 +15,7 @@ import { readKeysSearch } from "../pages/keys/keys-search.ts";
 import { readPoliciesSearch } from "../pages/policies/policy-filter.ts";
 import { readNewPolicySearch, readPolicySearch } from "../pages/policies/policy-search.ts";
 import { SignInPage } from "../pages/sign-in/sign-in-page.tsx";
+import { readSignInSearch } from "../pages/sign-in/sign-in-search.ts";
 import { readTrialSearch } from "../pages/trial/trial-search.ts";
 import { Notices } from "../parts/notices.tsx";
 import { Crashed, NotFound } from "../parts/states.tsx";
@@ -33,7 +34,7 @@ const root = createRootRoute({ component: Root, notFoundComponent: NotFound, err
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
-  validateSearch: ({ to }: Record<string, unknown>): { to?: string } => (isOwnPath(to) ? { to } : {}),
+  validateSearch: only(readSignInSearch),
   component: SignInPage,
 });
 const shell = createRoute({ getParentRoute: () => root, id: "shell", component: Shell });
@@ -47,55 +48,55 @@ const home = createRoute({
 const overview = createRoute({
   getParentRoute: () => shell,
   path: "/overview",
-  validateSearch: readAppSearch,
+  validateSearch: only(readAppSearch),
   component: lazyRouteComponent(() => import("../pages/overview/overview-page.tsx"), "OverviewPage"),
 });
 const policies = createRoute({
   getParentRoute: () => shell,
   path: "/policies",
-  validateSearch: readPoliciesSearch,
+  validateSearch: only(readPoliciesSearch),
   component: lazyRouteComponent(() => import("../pages/policies/policies-page.tsx"), "PoliciesPage"),
 });
 const policy = createRoute({
   getParentRoute: () => shell,
   path: "/policies/$app/$policy",
-  validateSearch: readPolicySearch,
+  validateSearch: only(readPolicySearch),
   component: lazyRouteComponent(() => import("../pages/policies/policy-page.tsx"), "PolicyPage"),
 });
 const newPolicy = createRoute({
   getParentRoute: () => shell,
   path: "/policies/new",
-  validateSearch: readNewPolicySearch,
+  validateSearch: only(readNewPolicySearch),
   component: lazyRouteComponent(() => import("../pages/policies/new-policy-page.tsx"), "NewPolicyPage"),
 });
 const keys = createRoute({
   getParentRoute: () => shell,
   path: "/keys",
-  validateSearch: readKeysSearch,
+  validateSearch: only(readKeysSearch),
   component: lazyRouteComponent(() => import("../pages/keys/keys-page.tsx"), "KeysPage"),
 });
 const bans = createRoute({
   getParentRoute: () => shell,
   path: "/bans",
-  validateSearch: readAppSearch,
+  validateSearch: only(readAppSearch),
   component: lazyRouteComponent(() => import("../pages/bans/bans-page.tsx"), "BansPage"),
 });
 const networks = createRoute({
   getParentRoute: () => shell,
   path: "/networks",
-  validateSearch: readAppSearch,
+  validateSearch: only(readAppSearch),
   component: lazyRouteComponent(() => import("../pages/networks/networks-page.tsx"), "NetworksPage"),
 });
 const consumers = createRoute({
   getParentRoute: () => shell,
   path: "/consumers",
-  validateSearch: readConsumersSearch,
+  validateSearch: only(readConsumersSearch),
   component: lazyRouteComponent(() => import("../pages/consumers/consumers-page.tsx"), "ConsumersPage"),
 });
 const history = createRoute({
   getParentRoute: () => shell,
   path: "/history",
-  validateSearch: readHistorySearch,
+  validateSearch: only(readHistorySearch),
   component: lazyRouteComponent(() => import("../pages/history/history-page.tsx"), "HistoryPage"),
 });
 const revision = createRoute({
@@ -106,7 +107,7 @@ const revision = createRoute({
 const trial = createRoute({
   getParentRoute: () => shell,
   path: "/try",
-  validateSearch: readTrialSearch,
+  validateSearch: only(readTrialSearch),
   component: lazyRouteComponent(() => import("../pages/trial/trial-page.tsx"), "TrialPage"),
 });
 const gateways = createRoute({
@@ -122,13 +123,13 @@ const gateway = createRoute({
 const templates = createRoute({
   getParentRoute: () => shell,
   path: "/templates",
-  validateSearch: readAppSearch,
+  validateSearch: only(readAppSearch),
   component: lazyRouteComponent(() => import("../pages/templates/templates-page.tsx"), "TemplatesPage"),
 });
 const audit = createRoute({
   getParentRoute: () => shell,
   path: "/audit",
-  validateSearch: readAuditSearch,
+  validateSearch: only(readAuditSearch),
   component: lazyRouteComponent(() => import("../pages/audit/audit-page.tsx"), "AuditPage"),
 });
 const members = createRoute({
@@ -174,9 +175,12 @@ function Root() {
   );
 }
 
-/** A sign-in leads back to a page of the console, and nowhere else. */
-function isOwnPath(to: unknown): to is string {
-  return typeof to === "string" && /^\/(?![/\\])/.test(to);
+/** The router gives a page also what the URL says and `read` leaves out, unless its value is undefined. */
+function only<Search extends object>(read: (said: Record<string, unknown>) => Search) {
+  return (said: Record<string, unknown>): Search => {
+    const nothing = Object.fromEntries(Object.keys(said).map((name) => [name, undefined]));
+    return { ...nothing, ...read(said) };
+  };
 }
 
 export function newRouter() {

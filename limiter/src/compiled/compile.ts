@@ -193,7 +193,7 @@ export function compilePolicy(
   const exempt = compileExempt(policy.key, policy.exempt, ofApps, lists === undefined ? undefined : { lists, app });
   const prefix = counterPrefix(app, name);
   const limits = compileLimits(
-    policy.plans === undefined ? policy.limits : keptIn(policy.plans, policy.limits),
+    policy.plans === undefined ? policy.limits : keptIn(shapedCountersOf(policy.plans), policy.limits),
     prefix,
     zones,
   );
@@ -473,11 +473,12 @@ function compilePlans(
   const names: string[] = [];
   for (const name in plans.limits) if (name !== plans.default) names.push(name);
   names.sort();
+  const shaped = shapedCountersOf(plans);
   const shared = emptyTable<CompiledLimit[]>();
   for (const limit of compiled.limits) shared[limit.counterSuffix] = [limit];
   for (const name of names) {
     const own: CompiledLimit[] = [];
-    for (const limit of keptIn(plans, plans.limits[name] as readonly Limit[])) {
+    for (const limit of keptIn(shaped, plans.limits[name] as readonly Limit[])) {
       const compiledLimit = compileOwnLimit(limit, compiled.counterPrefix, `plan ${name}`, zones);
       const { rate, counterSuffix: suffix } = compiledLimit;
       shared[suffix] ??= [];
@@ -507,20 +508,25 @@ function compilePlans(
   return compiledPlans;
 }
 
+/** The counters of limits with `initial` or `warmUp`, of all plans. */
+type ShapedCounters = Readonly<Record<string, true>>;
+
+function shapedCountersOf(plans: Plans): ShapedCounters {
+  const found = emptyTable<true>();
+  for (const name in plans.limits) {
+    for (const limit of plans.limits[name] as readonly Limit[]) {
+      if (isShaped(limit)) found[counterSuffix(limit)] = true;
+    }
+  }
+  return found;
+}
+
 /**
  * Returns a plan's limits. A plain bucket is deleted when it is full, and one with `initial` is kept, because otherwise it begins anew. So if
  * another plan has the same counter with `initial` or `warmUp`, the plain one is kept, too: it is one that begins full.
  */
-function keptIn(plans: Plans, limits: readonly Limit[]): readonly Limit[] {
-  return limits.map((limit) => {
-    const suffix = counterSuffix(limit);
-    for (const name in plans.limits) {
-      for (const other of plans.limits[name] as readonly Limit[]) {
-        if (counterSuffix(other) === suffix && isShaped(other)) return beginningFull(limit);
-      }
-    }
-    return limit;
-  });
+function keptIn(shaped: ShapedCounters, limits: readonly Limit[]): readonly Limit[] {
+  return limits.map((limit) => (shaped[counterSuffix(limit)] === true ? beginningFull(limit) : limit));
 }
 
 function isShaped({ initial, warmUpUs }: Limit): boolean {

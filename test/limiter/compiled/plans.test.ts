@@ -10,6 +10,7 @@ import {
 } from "../../../limiter/src/compiled/compile.ts";
 import { timezonesOf } from "../../../limiter/src/document/timezones.ts";
 import { warningsOf } from "../../../limiter/src/document/warnings.ts";
+import { processorMs } from "../../fixtures/measures/processor-time.ts";
 import { policyNamed } from "../policies.ts";
 
 const daily = (quota: number, more = {}) => ({
@@ -222,4 +223,14 @@ describe("a consumer's own limits", () => {
     expect(quotas(daily(10, { window: "day" }), own)).toEqual([10]);
     expect(quotas(daily(10, { window: "day" }), own, {}, { "Asia/Tokyo": [[0, 540]] })).toEqual([99]);
   });
+});
+
+test("as many plans and limits as there may be are compiled in some milliseconds", () => {
+  const limits = Array.from({ length: 16 }, (_, i) => ({ ...daily(10 + i), name: `limit-${i}` }));
+  const plans = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`plan-${i}`, limits]));
+  const most = tiers({ plans, defaultPlan: "plan-0" });
+  compilePolicy("shop", most);
+  const beganMs = processorMs();
+  for (let n = 0; n < 10; n++) compilePolicy("shop", most);
+  expect((processorMs() - beganMs) / 10).toBeLessThan(8);
 });

@@ -2,9 +2,8 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useDeferredValue, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { useTranslations } from "use-intl";
-import { type StoredPolicy, withTemplates } from "../../api/policy-terms.ts";
 import {
   appsQuery,
   type ListedApp,
@@ -20,21 +19,20 @@ import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { curlOf } from "../../trial/curl.ts";
 import { type Header, type MadeUpRequest, normalPath, parseHeaders } from "../../trial/request.ts";
-import { type Surroundings, type Trial, tryPolicy } from "../../trial/trial.ts";
+import type { Surroundings } from "../../trial/trial.ts";
 import { CounterAnswer } from "./counter-answer.tsx";
 import { readTrialSearch, type TrialSearch } from "./trial-search.ts";
 import { useNetworkLists } from "./use-network-lists.ts";
+import { type Tried, useTried } from "./use-tried.ts";
 
 const route = getRouteApi("/shell/try");
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 /** Policies that are not met, in the list: more can be found by their name. */
 const mostPassedBy = 50;
 
-interface Tried {
-  readonly name: string;
-  readonly document: StoredPolicy;
-  readonly trial: Trial;
-}
+/** Always the same ones, until there are others. */
+const noPolicies: readonly ListedPolicy[] = [];
+const noTemplates: readonly Template[] = [];
 
 export function TrialPage() {
   const t = useTranslations("trial");
@@ -148,22 +146,20 @@ function withFormType(headers: readonly Header[], form: string): readonly Header
 function Result({ app, request }: { app: string; request: MadeUpRequest | undefined }) {
   const t = useTranslations("trial");
   const { data: policies, error, isPending, refetch } = useQuery(policiesQuery(app));
-  const { data: templates = [] } = useQuery(templatesQuery(app));
+  const { data: templates = noTemplates } = useQuery(templatesQuery(app));
   const { data: apps } = useQuery(appsQuery);
   const hasNoRealm = useHasNoRealm(app);
   const ofApps = useMemo(() => exemptionsFor(app, apps ?? []), [app, apps]);
-  const lists = useNetworkLists(app, policies ?? [], ofApps);
-  const deferred = useDeferredValue(JSON.stringify(request));
-  const [filter, setFilter] = useState("");
-  const tried = useMemo(
-    () =>
-      deferred === undefined
-        ? []
-        : tryAll(policies ?? [], templates, { app, hasNoRealm, ofApps, lists }, JSON.parse(deferred)),
-    [policies, templates, app, hasNoRealm, ofApps, lists, deferred],
+  const lists = useNetworkLists(app, policies ?? noPolicies, ofApps);
+  const world = useMemo(
+    () => ({ policies: policies ?? noPolicies, templates, around: { app, hasNoRealm, ofApps, lists } }),
+    [policies, templates, app, hasNoRealm, ofApps, lists],
   );
+  const tried = useTried(world, request);
+  const [filter, setFilter] = useState("");
   if (isPending) return <Loading />;
   if (policies === undefined) return <Failed error={error} again={() => void refetch()} />;
+  if (tried === undefined) return <Loading />;
   const met = tried.filter(({ trial }) => trial.outcome !== "passed-by");
   const passedBy = tried.filter(({ trial, name }) => trial.outcome === "passed-by" && name.includes(filter));
   return (
@@ -234,20 +230,4 @@ function exemptionsFor(app: string, apps: readonly Pick<ListedApp, "name" | "exe
   return apps.flatMap(({ name, exempt }) =>
     (name === app || name === "default") && exempt !== null ? [{ app: name, exempt }] : [],
   );
-}
-
-/** In the order in which gateways ask them. */
-function tryAll(
-  policies: readonly ListedPolicy[],
-  templates: readonly Template[],
-  around: Surroundings,
-  request: MadeUpRequest,
-): Tried[] {
-  const nowMs = Date.now();
-  return policies
-    .flatMap(({ name, document }): Tried[] => {
-      const trial = tryPolicy(withTemplates(document, templates), request, nowMs, around);
-      return trial === undefined ? [] : [{ name, document, trial }];
-    })
-    .sort((a, b) => (b.document.priority ?? 0) - (a.document.priority ?? 0) || (a.name < b.name ? -1 : 1));
 }

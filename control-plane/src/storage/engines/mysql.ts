@@ -48,6 +48,8 @@ function poolOf(configuration: ServerConfiguration, times: ServerTimes): MysqlPo
     enableKeepAlive: true,
     ...(tls === undefined ? {} : { ssl: { rejectUnauthorized: tls.verify, verifyIdentity: tls.verify, ...ca } }),
   });
+  // Without a listener, an error between two statements would end the process.
+  pool.on("connection", (connection) => connection.on("error", () => {}));
   const guarded = new WeakMap<PoolConnection, MysqlPoolConnection>();
   return {
     getConnection: (callback) => connectionOf(pool, times, guarded, callback),
@@ -99,8 +101,6 @@ function connectionOf(
 
 /** Kysely's own hook for a new connection loses the connection if a setting fails. */
 async function prepare(connection: PoolConnection, times: ServerTimes): Promise<void> {
-  // Without a listener, an error between two statements would end the process.
-  connection.on("error", () => {});
   for (const sql of settingsOf(times)) {
     await new Promise<void>((resolve, reject) => {
       connection.query({ sql, timeout: times.connectMs }, (error) => (error === null ? resolve() : reject(error)));

@@ -43,6 +43,9 @@ function poolOf(configuration: ServerConfiguration, times: ServerTimes): Postgre
   });
   // A connection that breaks while nobody uses it leaves the pool by itself.
   pool.on("error", () => {});
+  // Without a listener, an error would end the process. The pool takes its own one away before we have the connection, and the server may
+  // end the connection in the message that opens it.
+  pool.on("connect", (client) => client.on("error", () => {}));
   return {
     connect: async () => guarded(await pool.connect()),
     end: () => pool.end(),
@@ -59,7 +62,6 @@ export function connectionOptions({ host, port, user, password, database, tls }:
 /** Gives a connection that failed back to nobody: its next user would get the reply of this one. */
 function guarded(client: PoolClient): PostgresPoolClient {
   let broken = false;
-  // Without a listener, an error between two statements would end the process.
   const note = () => {
     broken = true;
   };

@@ -23,12 +23,12 @@ export function mergeEdits(base: Json, mine: Json, theirs: Json): Merged {
 }
 
 function mergeRecords(base: Json, mine: Json, theirs: Json, path: Path, conflicts: Conflict[]): Json {
-  const merged: Json = {};
-  for (const name of new Set([...Object.keys(theirs), ...Object.keys(mine)])) {
-    const value = mergeValues(base[name], mine[name], theirs[name], [...path, name], conflicts);
-    if (value !== undefined) merged[name] = value;
-  }
-  return merged;
+  const names = [...new Set([...Object.keys(theirs), ...Object.keys(mine)])];
+  const merged = names.map((name): [string, unknown] => [
+    name,
+    mergeValues(own(base, name), own(mine, name), own(theirs, name), [...path, name], conflicts),
+  ]);
+  return Object.fromEntries(merged.filter(([, value]) => value !== undefined));
 }
 
 function mergeValues(base: unknown, mine: unknown, theirs: unknown, path: Path, conflicts: Conflict[]): unknown {
@@ -61,9 +61,17 @@ export function isSame(a: unknown, b: unknown): boolean {
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, i) => isSame(item, b[i]));
   if (isRecord(a) && isRecord(b)) {
     const names = Object.keys(a);
-    return names.length === Object.keys(b).length && names.every((name) => name in b && isSame(a[name], b[name]));
+    return (
+      names.length === Object.keys(b).length &&
+      names.every((name) => Object.hasOwn(b, name) && isSame(a[name], b[name]))
+    );
   }
   return a === b;
+}
+
+/** A plan may be called "constructor". */
+function own(record: Json, name: string): unknown {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
 function isRecord(value: unknown): value is Json {

@@ -10,6 +10,9 @@ import java.util.Set;
 final class Problems {
   private static final Set<Integer> MISTAKES = Set.of(400, 401, 403, 404, 405, 413, 415);
 
+  /** What a gateway says at most: a hundred, and how many others there are. Each check of a request may get a copy. */
+  private static final int MOST_FAULTS = 101;
+
   private Problems() {}
 
   /**
@@ -50,6 +53,7 @@ final class Problems {
     List<SluiceException.Fault> faults = new ArrayList<>();
     if (!(errors instanceof List<?> list)) return faults;
     for (Object each : list) {
+      if (faults.size() == MOST_FAULTS) break;
       if (!(each instanceof Map<?, ?> error) || !(error.get("path") instanceof String path)) continue;
       faults.add(new SluiceException.Fault(path, text(error.get("expected")), text(error.get("got"))));
     }
