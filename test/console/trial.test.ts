@@ -214,7 +214,7 @@ it("tries many policies for some milliseconds at a time, and ends when the reque
   }));
   const plans = Object.fromEntries(Array.from({ length: 32 }, (_, i) => [`plan-${i}`, limits]));
   const document = { key: ["header:x-user"], plans, planBy: "header:x-plan", defaultPlan: "plan-0" };
-  const policies = Array.from({ length: 40 }, (_, i) => ({
+  const policies = Array.from({ length: 400 }, (_, i) => ({
     name: `p${i}`,
     document: { name: `p${i}`, ...document },
   })) as unknown as ListedPolicy[];

@@ -27,7 +27,8 @@ export function setHeaders(style: HeaderStyle, merged: MergedDecision): void {
   const reset = isEndless(decision) ? undefined : textOf(wholeSeconds(decision.resetAfterUs));
   if (style !== "legacy") {
     set("RateLimit-Policy", policy.policyHeader);
-    set("RateLimit", rateLimitItem(limitName, remaining, reset) + otherItems(merged, textOf));
+    const item = rateLimitItem(limitName, remaining, reset);
+    set("RateLimit", policy.limits.length === 1 ? item : item + otherItems(merged, textOf));
   }
   if (style !== "ietf") {
     set("X-RateLimit-Limit", limitTexts.known[decision.limit] ?? newLimitText(decision.limit));

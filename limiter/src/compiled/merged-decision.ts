@@ -2,6 +2,7 @@
 // headers show the most restrictive limit first, and beside it the others of its policy.
 
 import { type Decision, emptyDecision, never } from "../algorithms/decision.ts";
+import { emptyTable } from "../basics/table.ts";
 import { isEndless, rateLimitItem, wholeSeconds } from "../header-values.ts";
 import type { CompiledPolicy } from "./compile.ts";
 
@@ -140,7 +141,8 @@ export function otherItems(
   textOf: (this: void, whole: number) => string,
 ): string {
   if (others === noOthers || policy === undefined) return "";
-  const listed: Record<string, true> = { [limitName]: true };
+  const listed = emptyTable<true>();
+  listed[limitName] = true;
   let items = "";
   for (let i = others.length - 1; i >= 0; i--) {
     const other = others[i] as OtherLimit;

@@ -6,6 +6,7 @@ import {
   mergeAll,
   mergeLimit,
   newMergedDecision,
+  otherItems,
 } from "../../../limiter/src/compiled/merged-decision.ts";
 import { policyNamed } from "../policies.ts";
 
@@ -71,6 +72,9 @@ describe("a merged decision", () => {
     mergeAll(merged, own);
     expect(othersOf(merged)).toEqual([["vendor", "all"], ...othersOf(own)]);
     expect(newMergedDecision().others).toEqual([]);
+    // A name that every object of JavaScript has is a name.
+    const odd = mergedOf({ burst: allows(1), constructor: allows(2, 1_000_000) });
+    expect(otherItems(odd, String)).toBe(', "constructor";r=2;t=1');
   });
 
   test("allows if all allow, and names no violation", () => {

@@ -29,11 +29,17 @@ const turnMs = 8;
  */
 export function useTried(world: TriedIn, request: MadeUpRequest | undefined): readonly Tried[] | undefined {
   const [last, setLast] = useState<{ readonly world: TriedIn; readonly tried: readonly Tried[] }>();
+  const [failure, setFailure] = useState<{ readonly reason: unknown }>();
+  // So that the page says that it failed.
+  if (failure !== undefined) throw failure.reason;
   const text = JSON.stringify(request);
   useEffect(() => {
     const changed = new AbortController();
     const trying = text === undefined ? Promise.resolve([]) : tryAll(world, JSON.parse(text), changed.signal);
-    void trying.then((tried) => changed.signal.aborted || setLast({ world, tried }));
+    void trying.then(
+      (tried) => changed.signal.aborted || setLast({ world, tried }),
+      (reason: unknown) => setFailure({ reason }),
+    );
     return () => changed.abort();
   }, [world, text]);
   return last?.world === world ? last.tried : undefined;
