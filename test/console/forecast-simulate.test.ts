@@ -3,10 +3,12 @@
 import { describe, expect, it } from "vitest";
 import { responseTo } from "../../console/src/forecast/headers.ts";
 import { forecastOf } from "../../console/src/forecast/request.ts";
-import { outcomes, type Simulation, simulate } from "../../console/src/forecast/simulate.ts";
+import { limitNames, outcomes, type Simulation, simulate } from "../../console/src/forecast/simulate.ts";
 import { zoneTransitions } from "../../console/src/forecast/zone-transitions.ts";
+import { compilePolicy } from "../../limiter/src/compiled/compile.ts";
 import type { Policy } from "../../limiter/src/document/policy.ts";
 import { validatePolicy } from "../../limiter/src/document/validate.ts";
+import { processorMs } from "../fixtures/measures/processor-time.ts";
 
 const startUs = 1_700_000_000_000_000;
 
@@ -145,4 +147,52 @@ describe("a forecast", () => {
       body: '{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"Try again in 10 s.","violated-policies":["few"]}\n',
     });
   });
+});
+
+describe("a forecast of very many that wait", () => {
+  const onLimit = { action: "delay", maxDelay: "5m", maxWaiting: 100_000 };
+  const count = 50_000;
+
+  it("lets all have their turns at one moment", () => {
+    const limits = [{ algorithm: "fixed-window", quota: 30_000, window: "1m" }];
+    const all = Array.from({ length: count }, () => 0);
+    expect(play(policyOf({ limits, onLimit }), all).totals).toMatchObject({ admitted: 30_000, delayed: 20_000 });
+  });
+
+  it("takes no longer for each the more there are", () => {
+    const limits = [{ name: "c", algorithm: "concurrency", quota: 1, ttl: "1s" }];
+    const policy = policyOf({ limits, onLimit: { ...onLimit, maxDelay: "1s" } });
+    const took = (length: number) => {
+      const beganMs = processorMs();
+      play(
+        policy,
+        Array.from({ length }, (_, i) => i / 1_000),
+        200,
+      );
+      return (processorMs() - beganMs) / length;
+    };
+    took(count);
+    expect(took(2 * count)).toBeLessThan(4 * took(count / 10) + 0.001);
+  });
+});
+
+it("a decision names its limit, also if plans have more limits of other names than a byte counts", () => {
+  const limitsOf = (plan: number) =>
+    Array.from({ length: 16 }, (_, i) => ({
+      name: `l${plan}-${i}`,
+      algorithm: "fixed-window",
+      quota: 5,
+      window: "1m",
+    }));
+  const plans = Object.fromEntries(Array.from({ length: 32 }, (_, plan) => [`p${plan}`, limitsOf(plan)]));
+  const policy = policyOf({ key: ["header:x-plan"], plans, planBy: "header:x-plan", defaultPlan: "p0" });
+  const names = limitNames(compilePolicy("forecast", policy));
+  const traffic = {
+    atUs: Float64Array.of(startUs),
+    keyOf: new Uint32Array(1),
+    keys: [{ values: ["p31"] }],
+  };
+  const bins = { fromUs: startUs, binUs: 1_000_000, binCount: 1 };
+  const { decisions } = simulate(policy, traffic, { durationUs: 0, ...bins, withDecisions: true });
+  expect(names[decisions?.limitIndex[0] as number]).toMatch(/^l31-/);
 });

@@ -19,6 +19,7 @@ import { appliedTo } from "./applied.ts";
 import { countersOf, decide, giveBack, type KeyCounters, renew, settle, slotsTaken } from "./counting.ts";
 import { DueEvents } from "./due-events.ts";
 import type { Traffic } from "./traffic.ts";
+import { WaitingLine } from "./waiting-line.ts";
 
 /**
  * - ignored: the policy does not count the request, so it goes on.
@@ -73,8 +74,8 @@ export interface Refusal {
 export interface Decisions {
   /** Indexes into `outcomes`. */
   readonly outcome: Uint8Array;
-  /** The most restrictive limit, by its place in the policy; 255: none was decided. */
-  readonly limitIndex: Uint8Array;
+  /** The most restrictive limit, by its place in `limitNames`; 65,535: none was decided. */
+  readonly limitIndex: Uint16Array;
   readonly limit: Float64Array;
   readonly remaining: Float64Array;
   /** -1: no wait can help. */
@@ -98,7 +99,7 @@ export interface Simulation {
   readonly decisions: Decisions | undefined;
 }
 
-const noLimit = 255;
+const noLimit = 65_535;
 const stepUs = 1000;
 const renewalsPerLife = 3;
 /** The pause between decisions if the limit cannot say when it has units again. */
@@ -117,7 +118,7 @@ export function limitNames({ limits, plans }: CompiledPolicy): readonly string[]
 
 /** Requests that wait for the units of one key, as in gateway/src/charging/delay.ts. */
 interface Queue {
-  readonly waiting: WaitingRequest[];
+  readonly waiting: WaitingLine<WaitingRequest>;
   readonly refusal: MergedDecision;
   nextAtMs: number;
 }
@@ -173,7 +174,7 @@ class Run {
     if (withDecisions === true) {
       this.#decisions = {
         outcome: new Uint8Array(count),
-        limitIndex: new Uint8Array(count).fill(noLimit),
+        limitIndex: new Uint16Array(count).fill(noLimit),
         limit: new Float64Array(count),
         remaining: new Float64Array(count),
         retryAfterUs: new Float64Array(count),
@@ -190,7 +191,10 @@ class Run {
       if (typeof applied === "string") return applied;
       let state = states.get(applied.counter);
       if (state === undefined) {
-        state = { ...countersOf(applied.policy), queue: { waiting: [], refusal: newMergedDecision(), nextAtMs: 0 } };
+        state = {
+          ...countersOf(applied.policy),
+          queue: { waiting: new WaitingLine(), refusal: newMergedDecision(), nextAtMs: 0 },
+        };
         states.set(applied.counter, state);
       }
       return state;
@@ -302,7 +306,7 @@ class Run {
       return this.#note(index, "refused", merged, 0);
     }
     const waiting = { index, cost, sinceUs: nowUs, untilMs };
-    queue.waiting.push(waiting);
+    queue.waiting.add(waiting);
     this.#waiting += 1;
     if (queue.waiting.length === 1) this.#turnAt(queue.nextAtMs, nowMs, waiting, state);
     else this.#events.add(Math.floor(untilMs) * stepUs, () => this.#giveUp(waiting, state));
@@ -312,31 +316,30 @@ class Run {
     this.#events.add(Math.max(atMs, nowMs + 1) * stepUs, (atUs) => this.#takeTurn(waiting, state, atUs));
   }
 
-  #takeTurn(waiting: WaitingRequest, state: KeyState, nowUs: number): undefined {
+  #takeTurn(first: WaitingRequest, state: KeyState, nowUs: number): undefined {
     const { queue } = state;
     const merged = this.#merged;
-    if (decide(state, nowUs, waiting.cost, merged, true)) {
-      this.#leaveQueue(waiting.index, waiting.sinceUs, nowUs, state, merged);
-    } else {
-      noteRefusalOf(queue, merged, nowUs / stepUs);
-      if (merged.decision.retryAfterUs !== never && queue.nextAtMs <= waiting.untilMs) {
-        return this.#turnAt(queue.nextAtMs, nowUs / stepUs, waiting, state);
+    // Very many may have their turns at one moment.
+    for (let waiting: WaitingRequest | undefined = first; waiting !== undefined; waiting = queue.waiting.first) {
+      if (decide(state, nowUs, waiting.cost, merged, true)) {
+        this.#leaveQueue(waiting.index, waiting.sinceUs, nowUs, state, merged);
+      } else {
+        noteRefusalOf(queue, merged, nowUs / stepUs);
+        if (merged.decision.retryAfterUs !== never && queue.nextAtMs <= waiting.untilMs) {
+          return this.#turnAt(queue.nextAtMs, nowUs / stepUs, waiting, state);
+        }
+        this.#noteRefusal(waiting.index, state);
+        this.#note(waiting.index, "refused", merged, 0);
       }
-      this.#noteRefusal(waiting.index, state);
-      this.#note(waiting.index, "refused", merged, 0);
+      queue.waiting.remove(waiting);
+      this.#waiting -= 1;
     }
-    queue.waiting.shift();
-    this.#waiting -= 1;
-    const next = queue.waiting[0];
-    if (next !== undefined) this.#takeTurn(next, state, nowUs);
   }
 
   /** It has waited as long as it may, and it was never its turn. */
   #giveUp(waiting: WaitingRequest, state: KeyState): undefined {
     const { queue } = state;
-    const place = queue.waiting.indexOf(waiting);
-    if (place < 1) return;
-    queue.waiting.splice(place, 1);
+    if (queue.waiting.first === waiting || !queue.waiting.remove(waiting)) return;
     this.#waiting -= 1;
     this.#noteRefusal(waiting.index, state);
     this.#note(waiting.index, "refused", queue.refusal, 0);

@@ -3,6 +3,7 @@
 
 import { expect, it } from "vitest";
 import { send } from "../../fixtures/servers/control-plane-under-test.ts";
+import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
 import { TcpProxy } from "../../fixtures/servers/tcp-proxy.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { untilPasses } from "../../fixtures/until.ts";
@@ -13,7 +14,7 @@ import { ServedProcess } from "./served-process.ts";
 const messages = {
   PostgreSQL: {
     opens: (piece: Buffer) => piece[0] === "R".charCodeAt(0) && piece.at(-6) === "Z".charCodeAt(0),
-    ends: postgresMessage("E", ["SFATAL", "VFATAL", "C57P01", "Mterminating connection", ""]),
+    ends: endOfPostgres("57P01"),
   },
   MariaDB: {
     opens: (piece: Buffer) => piece[3] === 2 && piece[4] === 0,
@@ -45,6 +46,25 @@ it.each(serverKinds)("%s ends each connection in the message that opens it", asy
   proxy.alter = (piece) => piece;
   await untilPasses(async () => expect((await put("again")).status).toBe(201));
 });
+
+it.each(["57P05", "25P04"])("PostgreSQL ends connections by a time-out of its own, %s", async (code) => {
+  const server = await PostgresServer.start({ hasty: true });
+  onFinished(() => server.remove());
+  const database = new URL(await server.createDatabase());
+  const proxy = await TcpProxy.start(Number(database.port));
+  onFinished(() => proxy.refuse());
+  database.port = `${proxy.port}`;
+  const { url } = await ServedProcess.start({ SLUICE_DATABASE_URL: database.href });
+  proxy.alter = () => endOfPostgres(code);
+  expect(await send(url, "PUT", "/apps/meanwhile", { body: {} })).toMatchObject({
+    status: 503,
+    body: { code: "database-unreachable" },
+  });
+});
+
+function endOfPostgres(code: string): Buffer {
+  return postgresMessage("E", ["SFATAL", "VFATAL", `C${code}`, "Mterminating connection", ""]);
+}
 
 function postgresMessage(type: string, fields: readonly string[]): Buffer {
   const body = Buffer.from(fields.map((field) => `${field}\0`).join(""));

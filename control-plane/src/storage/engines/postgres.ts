@@ -99,9 +99,11 @@ const faults: Readonly<Record<string, DatabaseFault | "busy">> = {
   "58030": "unwritable", // io_error
   "53300": "unreachable", // too_many_connections
   "25P03": "unreachable", // idle_in_transaction_session_timeout
+  "25P04": "unreachable", // transaction_timeout
   "57P01": "unreachable", // admin_shutdown
   "57P02": "unreachable", // crash_shutdown
   "57P03": "unreachable", // cannot_connect_now
+  "57P05": "unreachable", // idle_session_timeout
 };
 
 export function faultOf(error: unknown): DatabaseFault | "busy" | undefined {

@@ -64,9 +64,9 @@ export function ForecastPanel({
       withDecisions: true,
     };
   }, [deferred, nowMs]);
-  const forecasted = useForecast(request);
-  const result = forecasted?.result;
-  const isBusy = wanted !== deferred || (request !== undefined && forecasted?.request !== request);
+  const { forecasted, hasFailed } = useForecast(request);
+  const result = hasFailed ? undefined : forecasted?.result;
+  const isBusy = wanted !== deferred || (request !== undefined && !hasFailed && forecasted?.request !== request);
   const isPart =
     forecasted !== undefined && forecasted.request.offer.durationSeconds < askedSeconds(shown, recorded ?? []);
   return (
@@ -111,6 +111,11 @@ export function ForecastPanel({
       </div>
       {shown.kind === "drawn" ? <Drawing heights={shown.drawn} change={(drawn) => change({ drawn })} /> : null}
       {draft === undefined ? <p className="quiet">{t("mendFirst")}</p> : null}
+      {hasFailed ? (
+        <p className="warning" role="alert">
+          {t("failed")}
+        </p>
+      ) : null}
       {result?.draft === undefined ? null : (
         <>
           <ForecastChart label={t("chart")} draft={result.draft.bins} inForce={result.inForce?.bins} />
