@@ -11,7 +11,7 @@ let system: System;
 let browser: Browser;
 const books = (quota: number) => ({
   name: "books",
-  description: "<img src=x onerror=alert(1)>",
+  description: "\u202e<img src=x onerror=alert(1)>",
   match: { paths: ["/books"] },
   limits: [{ algorithm: "fixed-window", quota, window: "366d" }],
 });
@@ -58,7 +58,7 @@ it("a viewer sees what changed, as text that cannot run, and cannot roll back", 
   const { page, faults } = await newPage(browser, { viewport: { width: 390, height: 844 } });
   await signIn(page, system.controlUrl, (JSON.parse(body) as { token: string }).token, "/history");
   await page.getByRole("row").last().getByRole("link").click();
-  await page.locator(".diff .added", { hasText: "onerror=alert(1)" }).waitFor();
+  await page.locator(".diff .added", { hasText: "[U+202E]<img src=x onerror=alert(1)>" }).waitFor();
   expect(await page.getByRole("button", { name: /Undo|Bring/ }).count()).toBe(0);
   expect(await page.locator("img[src=x]").count()).toBe(0);
   expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);

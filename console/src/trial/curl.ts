@@ -7,7 +7,9 @@ export function curlOf({ method, host, target, headers, body = "" }: MadeUpReque
   const words = ["curl", "-i"];
   if (method === "HEAD") words.push("-I");
   else if (method !== "GET") words.push("-X", quoted(method));
-  words.push("--path-as-is", quoted(gateway.replace(/\/+$/, "") + target));
+  // Without the slash, "@other.example/" would make the gateway the name of a user at another host.
+  const path = target.startsWith("/") ? target : `/${target}`;
+  words.push("--path-as-is", quoted(gateway.replace(/\/+$/, "") + path));
   if (host !== "") words.push("-H", quoted(`host: ${host}`));
   for (const { name, value } of headers) words.push("-H", quoted(value === "" ? `${name};` : `${name}: ${value}`));
   if (body !== "") words.push("--data-raw", quoted(body));

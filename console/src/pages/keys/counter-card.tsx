@@ -132,7 +132,7 @@ function Why({
   const banned = bans.map(({ until, reason }) =>
     reason === undefined || reason === ""
       ? t("bannedUntil", { until: moment(new Date(until)) })
-      : t("bannedBecause", { until: moment(new Date(until)), reason }),
+      : t("bannedBecause", { until: moment(new Date(until)), reason: visible(reason) }),
   );
   const all = [...banned, ...reasons];
   if (mode === "off") return <p>{t("isOff")}</p>;

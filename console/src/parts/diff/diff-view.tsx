@@ -2,6 +2,7 @@
 
 import { useTranslations } from "use-intl";
 import type { Schemas } from "../../api/client.ts";
+import { visible } from "../visible.ts";
 import { diffLinesOf } from "./diff-lines.ts";
 import "./diff.css";
 
@@ -19,7 +20,7 @@ export function DiffView({ changes }: { changes: readonly DocumentChange[] }) {
         <pre className="diff" tabIndex={0}>
           {diffLinesOf(text).map((line) => (
             <span key={line.id} className={line.kind}>
-              {line.text}
+              {visible(line.text)}
               {"\n"}
             </span>
           ))}
