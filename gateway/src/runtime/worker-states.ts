@@ -14,7 +14,10 @@ export type WorkerState =
 
 /** Numbers that change by events are also published when a worker starts: one that was killed may have left its own behind. */
 export function publishState(state: WorkerState, value: number): void {
-  stateDict.safe_set(`${state}:${ngx.worker.id()}`, value);
+  const id = ngx.worker.id();
+  // After a reload, a worker that ends has a successor with its number.
+  if (id !== undefined && ngx.worker.exiting()) return;
+  stateDict.safe_set(`${state}:${id}`, value);
 }
 
 /** Returns what this worker has published last. Undefined: nothing yet. */

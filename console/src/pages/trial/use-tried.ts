@@ -38,7 +38,7 @@ export function useTried(world: TriedIn, request: MadeUpRequest | undefined): re
     const trying = text === undefined ? Promise.resolve([]) : tryAll(world, JSON.parse(text), changed.signal);
     void trying.then(
       (tried) => changed.signal.aborted || setLast({ world, tried }),
-      (reason: unknown) => setFailure({ reason }),
+      (reason: unknown) => changed.signal.aborted || setFailure({ reason }),
     );
     return () => changed.abort();
   }, [world, text]);
