@@ -1,7 +1,8 @@
 // Traffic by hour, for a month. The minutes of about a day are in memory; what is older is in the database, summed up by name.
 
 import { setImmediate } from "node:timers/promises";
-import { type Activity, type CountedTraffic, cutMinute, type KeptMinute, mergeMinutes } from "./activity.ts";
+import { pauses } from "../limits/pauses.ts";
+import { type Activity, type CountedTraffic, cutMinute, type KeptMinute } from "./activity.ts";
 import { appOf } from "./top-keys.ts";
 import {
   countedSinceMs,
@@ -31,6 +32,13 @@ export interface StoredHour {
   readonly traffic: string;
 }
 
+/** A row of an hour to which minutes are added. */
+interface Sum {
+  readonly name: string;
+  readonly counts: number[];
+  isCut?: boolean;
+}
+
 /** Returns the beginning of the first hour that is kept. */
 export function hoursKeptSinceMs(nowMs: number): number {
   return hourOf(nowMs - hoursKeptMs);
@@ -49,14 +57,20 @@ export async function sumMinutes(
   minutes: AsyncIterable<{ readonly atMs: number; readonly traffic: string }>,
   { names, createdAtMs }: Existing,
 ): Promise<KeptMinute> {
-  let sums: KeptMinute = [];
+  const pause = pauses(setImmediate);
+  const sums = new Map<string, Sum>();
   for await (const { atMs, traffic } of minutes) {
-    await setImmediate();
-    const isCounted = ({ name }: KeptMinute[number]) =>
-      names.has(name) && atMs >= countedSinceMs(createdAtMs.get(appOf(name)) ?? 0, "minute");
-    sums = mergeMinutes(sums, (JSON.parse(traffic) as KeptMinute).filter(isCounted), (one, other) => one + other);
+    await pause();
+    for (const { name, counts, isCut } of JSON.parse(traffic) as KeptMinute) {
+      if (!names.has(name) || atMs < countedSinceMs(createdAtMs.get(appOf(name)) ?? 0, "minute")) continue;
+      const sum = sums.get(name) ?? { name, counts: trafficCounts.map(() => 0) };
+      for (const [i, count] of counts.entries()) sum.counts[i] = (sum.counts[i] ?? 0) + count;
+      if (isCut === true) sum.isCut = true;
+      sums.set(name, sum);
+    }
   }
-  return cutMinute(sums, names);
+  await pause();
+  return cutMinute([...sums.values()], names);
 }
 
 /** Returns the names of the stored hours that `hoursOf` needs. Those of the app say whether some of its policies were left out. */

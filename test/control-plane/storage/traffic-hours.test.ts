@@ -68,6 +68,12 @@ async function storeMinutes(database: Kysely<Tables>, fromMs: number, hours: num
   }
 }
 
+/** The row of an hour that says how many minutes there were. */
+async function sums(minutes: AsyncIterable<unknown>) {
+  const all = await Array.fromAsync(minutes);
+  return [{ name: "default/", traffic: JSON.stringify({ name: "default/", counts: [all.length, 0, 0, 0, 0] }) }];
+}
+
 async function countOf(database: Kysely<Tables>, table: "traffic_minutes" | "traffic_hours"): Promise<number> {
   const { count } = await database
     .selectFrom(table)
@@ -205,10 +211,6 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     };
     await expect(sumOldestHour(database, fromMs + hourMs, killed)).rejects.toThrow("killed");
     expect(await countOf(database, "traffic_minutes")).toBe(60);
-    const sums = async (minutes: AsyncIterable<unknown>) => {
-      const all = await Array.fromAsync(minutes);
-      return [{ name: "default/", traffic: JSON.stringify({ name: "default/", counts: [all.length, 0, 0, 0, 0] }) }];
-    };
     expect(await sumOldestHour(database, fromMs, sums)).toBe(false);
     expect(await sumOldestHour(database, fromMs + hourMs, sums)).toBe(true);
     await writeTrafficMinute(database, fromMs + minuteMs, () => minute(1));
@@ -219,6 +221,31 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     expect(await sumOldestHour(database, fromMs + hourMs, sums)).toBe(true);
     const [row] = await database.selectFrom("traffic_hours").select("traffic").where("name", "=", "default/").execute();
     expect(JSON.parse(row?.traffic ?? "").counts[0]).toBe(60);
+  });
+
+  it("others write while an hour is summed up: what they change of it is summed up later, and what they have summed up stays", async () => {
+    const plane = await startControlPlane(await place());
+    const { database } = plane.app;
+    const fromMs = Math.ceil(Date.now() / hourMs) * hourMs;
+    await storeMinutes(database, fromMs, 1);
+    const sumsAnd = (others: () => Promise<unknown>) => async (minutes: AsyncIterable<unknown>) => {
+      const rows = await sums(minutes);
+      await others();
+      return rows;
+    };
+    const summed = async () => {
+      const rows = await database.selectFrom("traffic_hours").select("traffic").where("name", "!=", "").execute();
+      return rows.map(({ traffic }) => JSON.parse(traffic).counts[0]);
+    };
+    const untilMs = fromMs + hourMs;
+    for (const late of [() => minute(1_000), () => minute(1_000_000)]) {
+      const others = () => writeTrafficMinute(database, fromMs + minuteMs, late);
+      expect(await sumOldestHour(database, untilMs, sumsAnd(others))).toBe(true);
+      expect([await summed(), await countOf(database, "traffic_minutes")]).toEqual([[], 60]);
+    }
+    const others = () => sumOldestHour(database, untilMs, sums);
+    expect(await sumOldestHour(database, untilMs, sumsAnd(others))).toBe(true);
+    expect([await summed(), await countOf(database, "traffic_minutes")]).toEqual([[60], 0]);
   });
 
   it("each minute counts once, although control planes are killed while they sum up", async () => {
