@@ -93,6 +93,7 @@ export class Activity {
   readonly #changedMinutes = new Set<number>();
   /** By app: the end of the last minute of which not all policies were kept over a restart. */
   readonly #cutUntilMs = new Map<string, number>();
+  #summedUntilMs = 0;
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -232,10 +233,20 @@ export class Activity {
     }
   }
 
+  /** All minutes before it are summed up by hour in the database, as far as is known. */
+  get summedUntilMs(): number {
+    return this.#summedUntilMs;
+  }
+
+  noteSummed(untilMs: number): void {
+    this.#summedUntilMs = untilMs;
+  }
+
+  /** Forgets what is older than is kept. Minutes stay until they are summed up. */
   forget(): void {
     const now = this.#now();
-    this.#ofPolicies.forget(now);
-    this.#ofApps.forget(now);
+    this.#ofPolicies.forget(now, this.#summedUntilMs);
+    this.#ofApps.forget(now, this.#summedUntilMs);
     this.keys.forget(now);
     for (const atMs of this.#changedMinutes) if (atMs < now - longestMs) this.#changedMinutes.delete(atMs);
   }

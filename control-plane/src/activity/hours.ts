@@ -1,7 +1,6 @@
-// Traffic by hour, for a month. The minutes of about a day are in memory; what is older is in the database, summed up by name.
+// Traffic by hour, for a month. The minutes of about a day are in memory until they are summed up; what is older is in the database, summed up by name.
 
 import { setImmediate } from "node:timers/promises";
-import { pauses } from "../limits/pauses.ts";
 import { type Activity, type CountedTraffic, cutMinute, type KeptMinute } from "./activity.ts";
 import { appOf } from "./top-keys.ts";
 import {
@@ -44,7 +43,12 @@ export function hoursKeptSinceMs(nowMs: number): number {
   return hourOf(nowMs - hoursKeptMs);
 }
 
-/** Returns the time before which hours are only in the database. */
+/** Returns the beginning of the first hour of an answer. @param askedMs since when hours are asked for */
+export function hoursSinceMs(askedMs: number, nowMs: number): number {
+  return Math.max(hourOf(askedMs), hoursKeptSinceMs(nowMs));
+}
+
+/** Returns the time before which hours are to be only in the database. */
 export function hoursStoredBeforeMs(nowMs: number): number {
   return hourOf(keptSinceMs("minute", nowMs));
 }
@@ -57,10 +61,9 @@ export async function sumMinutes(
   minutes: AsyncIterable<{ readonly atMs: number; readonly traffic: string }>,
   { names, createdAtMs }: Existing,
 ): Promise<KeptMinute> {
-  const pause = pauses(setImmediate);
   const sums = new Map<string, Sum>();
   for await (const { atMs, traffic } of minutes) {
-    await pause();
+    await setImmediate();
     for (const { name, counts, isCut } of JSON.parse(traffic) as KeptMinute) {
       if (!names.has(name) || atMs < countedSinceMs(createdAtMs.get(appOf(name)) ?? 0, "minute")) continue;
       const sum = sums.get(name) ?? { name, counts: trafficCounts.map(() => 0) };
@@ -69,7 +72,7 @@ export async function sumMinutes(
       sums.set(name, sum);
     }
   }
-  await pause();
+  await setImmediate();
   return cutMinute([...sums.values()], names);
 }
 
@@ -79,7 +82,7 @@ export function namesOfHours(asked: CountedTraffic): string[] {
 }
 
 /**
- * Returns the hours from `sinceMs` on in which something was decided, in order, and whether all of them are known.
+ * Returns the hours from `sinceMs` on, the beginning of an hour, in which something was decided, in order, and whether all of them are known.
  * @param stored the hours of `namesOfHours` from `sinceMs` on, and since when hours were stored
  * @param createdAtMs of the app
  */
@@ -89,7 +92,7 @@ export function hoursOf(
   { sinceMs, createdAtMs, nowMs }: { readonly sinceMs: number; readonly createdAtMs: number; readonly nowMs: number },
   { hours: stored, knownSinceMs }: { readonly hours: readonly StoredHour[]; readonly knownSinceMs: number },
 ): { readonly isComplete: boolean; readonly points: TrafficPoint[] } {
-  const firstMs = Math.max(Math.ceil(sinceMs / hourMs) * hourMs, countedSinceMs(createdAtMs, "minute"));
+  const firstMs = Math.max(sinceMs, countedSinceMs(createdAtMs, "minute"));
   const hours = new Map<number, TrafficPoint>();
   for (const minute of activity.points(asked, "minute", firstMs, nowMs + 1)) {
     const atMs = hourOf(minute.atMs);
@@ -102,9 +105,8 @@ export function hoursOf(
     if (name === nameOf(asked)) hours.set(atMs, { atMs, ...namedCounts(counts) });
     else isComplete &&= !isCut;
   }
-  const inMemorySinceMs = Math.max(sinceMs, hoursStoredBeforeMs(nowMs));
   return {
-    isComplete: isComplete && activity.isComplete(asked, "minute", inMemorySinceMs),
+    isComplete: isComplete && activity.isComplete(asked, "minute", Math.max(sinceMs, activity.summedUntilMs)),
     points: [...hours.values()].sort((a, b) => a.atMs - b.atMs),
   };
 }

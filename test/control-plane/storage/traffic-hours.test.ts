@@ -3,7 +3,7 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { type Kysely, sql } from "kysely";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { sumOldestHour, writeTrafficMinute } from "../../../control-plane/src/storage/activity.ts";
 import type { Tables } from "../../../control-plane/src/storage/tables.ts";
 import {
@@ -127,6 +127,9 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     }
     const minutes = byHour((await traffic(plane.url, "since=24h&step=minute")).points);
     expect([...minutes.values()]).toEqual([1 + 2 + 3, 4 + 5, 6]);
+    const withinAnHour = new Date(nowMs - 2 * hourMs).toISOString();
+    const { since, points } = await traffic(plane.url, `since=${withinAnHour}&step=hour`);
+    expect([since, byHour(points)]).toEqual([points[0]?.at, minutes]);
     for (const whose of ["", "&policy=books"]) {
       expect(byHour((await traffic(plane.url, `since=24h&step=hour${whose}`)).points)).toEqual(minutes);
     }
@@ -199,6 +202,41 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     await untilPasses(async () => expect(await known()).toBe(nowMs));
     expect(await isCompleteSince(nowMs - 26 * hourMs)).toBe(false);
     expect(await isCompleteSince(nowMs - dayMs)).toBe(true);
+  });
+
+  it("an hour is in answers while it cannot be summed up", async () => {
+    let nowMs = Math.ceil(Date.now() / hourMs) * hourMs + minuteMs;
+    const plane = await startControlPlane(await place(), { now: () => nowMs });
+    const { database } = plane.app;
+    await putPolicy(plane.url);
+    const gateway = await connectGateway(plane, "gw-1");
+    const forget = vi.spyOn(plane.app.activity, "forget");
+    let rounds = 0;
+    const pass = async (ms: number) => {
+      nowMs += ms;
+      rounds += 1;
+      await untilPasses(() => expect(forget).toHaveBeenCalledTimes(rounds));
+    };
+    await report(gateway, 7);
+    const atMs = nowMs - (nowMs % hourMs);
+    await pass(minuteMs);
+    expect(await countOf(database, "traffic_minutes")).toBe(1);
+    const broken = { at: atMs + 59 * minuteMs, traffic: "no JSON" };
+    await database.insertInto("traffic_minutes").values(broken).execute();
+    const asked = async () => {
+      const { complete, points } = await traffic(
+        plane.url,
+        `step=hour&policy=books&since=${new Date(atMs).toISOString()}`,
+      );
+      return { complete, points: [...byHour(points).values()] };
+    };
+    await pass(13 * hourMs);
+    await pass(13 * hourMs);
+    expect(await asked()).toEqual({ complete: true, points: [7] });
+    await database.deleteFrom("traffic_minutes").where("at", "=", broken.at).execute();
+    await untilPasses(async () => expect(await countOf(database, "traffic_minutes")).toBe(0));
+    await pass(minuteMs);
+    expect(await asked()).toEqual({ complete: true, points: [7] });
   });
 
   it("minutes of an hour that cannot be summed up stay, and a minute of an hour that was summed up is not stored again", async () => {
