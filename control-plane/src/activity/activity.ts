@@ -93,6 +93,7 @@ export class Activity {
   readonly #changedMinutes = new Set<number>();
   /** By app: the end of the last minute of which not all policies were kept over a restart. */
   readonly #cutUntilMs = new Map<string, number>();
+  #summedUntilMs = 0;
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -232,10 +233,20 @@ export class Activity {
     }
   }
 
+  /** All minutes before it are summed up by hour in the database, as far as is known. */
+  get summedUntilMs(): number {
+    return this.#summedUntilMs;
+  }
+
+  noteSummed(untilMs: number): void {
+    this.#summedUntilMs = untilMs;
+  }
+
+  /** Forgets what is older than is kept. Minutes stay until they are summed up. */
   forget(): void {
     const now = this.#now();
-    this.#ofPolicies.forget(now);
-    this.#ofApps.forget(now);
+    this.#ofPolicies.forget(now, this.#summedUntilMs);
+    this.#ofApps.forget(now, this.#summedUntilMs);
     this.keys.forget(now);
     for (const atMs of this.#changedMinutes) if (atMs < now - longestMs) this.#changedMinutes.delete(atMs);
   }
@@ -274,18 +285,12 @@ export class Activity {
 /**
  * Puts two records of a minute together. Each control plane knows a part of what all gateways reported, or all of it: of two counts,
  * the larger one is nearer to the truth.
- *
- * @param of two counts. Those of different minutes are added
  */
-export function mergeMinutes(
-  one: KeptMinute,
-  other: KeptMinute,
-  of: (count: number, other: number) => number = Math.max,
-): KeptMinute {
+export function mergeMinutes(one: KeptMinute, other: KeptMinute): KeptMinute {
   const merged = new Map(one.map((row) => [row.name, row]));
   for (const row of other) {
     const known = merged.get(row.name);
-    const counts = row.counts.map((count, i) => of(count, known?.counts[i] ?? 0));
+    const counts = row.counts.map((count, i) => Math.max(count, known?.counts[i] ?? 0));
     const isCut = row.isCut === true || known?.isCut === true;
     merged.set(row.name, { name: row.name, counts, ...(isCut ? { isCut } : {}) });
   }
@@ -301,14 +306,10 @@ export function mergeMinutes(
 export function cutMinute(rows: KeptMinute, existing: ReadonlySet<string>): KeptMinute {
   if (rows.length <= mostPoliciesOfMinute) return rows;
   const known = rows.filter(({ name }) => existing.has(name));
-  const sums = known
-    .filter(({ name }) => !name.endsWith("/"))
-    .map((row) => ({ row, sum: row.counts.reduce((total, count) => total + count, 0) }));
   const ranks = new Map<string, number>();
-  const ranked = sums
+  const ranked = busiestOfEachApp(known.filter(({ name }) => !name.endsWith("/")))
     .sort((a, b) => b.sum - a.sum)
-    .map(({ row }) => {
-      const app = appOf(row.name);
+    .map(({ app, row }) => {
       const rank = ranks.get(app) ?? 0;
       ranks.set(app, rank + 1);
       return { row, rank };
@@ -319,6 +320,43 @@ export function cutMinute(rows: KeptMinute, existing: ReadonlySet<string>): Kept
     .filter(({ name }) => name.endsWith("/"))
     .map((row) => (cut.has(appOf(row.name)) ? { ...row, isCut: true } : row));
   return [...ofApps, ...ranked.slice(0, mostPoliciesOfMinute).map(({ row }) => row)];
+}
+
+interface PolicyOfMinute {
+  readonly app: string;
+  readonly row: KeptMinute[number];
+  readonly sum: number;
+}
+
+/**
+ * Returns the policies with most traffic of each app: all that may find room in a minute, and of each app of which more are left out, one at least of
+ * those. To sort all others would take most of the time.
+ */
+function busiestOfEachApp(rows: KeptMinute): PolicyOfMinute[] {
+  const policies = rows.map((row) => {
+    return { app: appOf(row.name), row, sum: row.counts.reduce((total, count) => total + count, 0) };
+  });
+  const sums = new Map<string, number[]>();
+  for (const { app, sum } of policies) {
+    const ofApp = sums.get(app);
+    if (ofApp === undefined) sums.set(app, [sum]);
+    else ofApp.push(sum);
+  }
+  // The first `share` of each app find room, another one of some apps, and no further one.
+  const most = shareOfEach([...sums.values()].map(({ length }) => length)) + 2;
+  const least = new Map([...sums].map(([app, ofApp]) => [app, Float64Array.from(ofApp).sort().at(-most) ?? 0]));
+  return policies.filter(({ app, sum }) => sum >= (least.get(app) ?? 0));
+}
+
+/** Returns how many of each app find room in a minute, if all have the same share. @param sizes how many policies each app has */
+function shareOfEach(sizes: readonly number[]): number {
+  let room = mostPoliciesOfMinute;
+  for (const [i, size] of sizes.toSorted((a, b) => a - b).entries()) {
+    const share = Math.floor(room / (sizes.length - i));
+    if (size > share) return share;
+    room -= size;
+  }
+  return mostPoliciesOfMinute;
 }
 
 function isSomething(counts: TrafficCounts): boolean {

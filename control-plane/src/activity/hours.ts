@@ -1,7 +1,7 @@
-// Traffic by hour, for a month. The minutes of about a day are in memory; what is older is in the database, summed up by name.
+// Traffic by hour, for a month. The minutes of about a day are in memory until they are summed up; what is older is in the database, summed up by name.
 
 import { setImmediate } from "node:timers/promises";
-import { type Activity, type CountedTraffic, cutMinute, type KeptMinute, mergeMinutes } from "./activity.ts";
+import { type Activity, type CountedTraffic, cutMinute, type KeptMinute } from "./activity.ts";
 import { appOf } from "./top-keys.ts";
 import {
   countedSinceMs,
@@ -31,12 +31,24 @@ export interface StoredHour {
   readonly traffic: string;
 }
 
+/** A row of an hour to which minutes are added. */
+interface Sum {
+  readonly name: string;
+  readonly counts: number[];
+  isCut?: boolean;
+}
+
 /** Returns the beginning of the first hour that is kept. */
 export function hoursKeptSinceMs(nowMs: number): number {
   return hourOf(nowMs - hoursKeptMs);
 }
 
-/** Returns the time before which hours are only in the database. */
+/** Returns the beginning of the first hour of an answer. @param askedMs since when hours are asked for */
+export function hoursSinceMs(askedMs: number, nowMs: number): number {
+  return Math.max(hourOf(askedMs), hoursKeptSinceMs(nowMs));
+}
+
+/** Returns the time before which hours are to be only in the database. */
 export function hoursStoredBeforeMs(nowMs: number): number {
   return hourOf(keptSinceMs("minute", nowMs));
 }
@@ -49,14 +61,19 @@ export async function sumMinutes(
   minutes: AsyncIterable<{ readonly atMs: number; readonly traffic: string }>,
   { names, createdAtMs }: Existing,
 ): Promise<KeptMinute> {
-  let sums: KeptMinute = [];
+  const sums = new Map<string, Sum>();
   for await (const { atMs, traffic } of minutes) {
     await setImmediate();
-    const isCounted = ({ name }: KeptMinute[number]) =>
-      names.has(name) && atMs >= countedSinceMs(createdAtMs.get(appOf(name)) ?? 0, "minute");
-    sums = mergeMinutes(sums, (JSON.parse(traffic) as KeptMinute).filter(isCounted), (one, other) => one + other);
+    for (const { name, counts, isCut } of JSON.parse(traffic) as KeptMinute) {
+      if (!names.has(name) || atMs < countedSinceMs(createdAtMs.get(appOf(name)) ?? 0, "minute")) continue;
+      const sum = sums.get(name) ?? { name, counts: trafficCounts.map(() => 0) };
+      for (const [i, count] of counts.entries()) sum.counts[i] = (sum.counts[i] ?? 0) + count;
+      if (isCut === true) sum.isCut = true;
+      sums.set(name, sum);
+    }
   }
-  return cutMinute(sums, names);
+  await setImmediate();
+  return cutMinute([...sums.values()], names);
 }
 
 /** Returns the names of the stored hours that `hoursOf` needs. Those of the app say whether some of its policies were left out. */
@@ -65,7 +82,7 @@ export function namesOfHours(asked: CountedTraffic): string[] {
 }
 
 /**
- * Returns the hours from `sinceMs` on in which something was decided, in order, and whether all of them are known.
+ * Returns the hours from `sinceMs` on, the beginning of an hour, in which something was decided, in order, and whether all of them are known.
  * @param stored the hours of `namesOfHours` from `sinceMs` on, and since when hours were stored
  * @param createdAtMs of the app
  */
@@ -75,7 +92,7 @@ export function hoursOf(
   { sinceMs, createdAtMs, nowMs }: { readonly sinceMs: number; readonly createdAtMs: number; readonly nowMs: number },
   { hours: stored, knownSinceMs }: { readonly hours: readonly StoredHour[]; readonly knownSinceMs: number },
 ): { readonly isComplete: boolean; readonly points: TrafficPoint[] } {
-  const firstMs = Math.max(Math.ceil(sinceMs / hourMs) * hourMs, countedSinceMs(createdAtMs, "minute"));
+  const firstMs = Math.max(sinceMs, countedSinceMs(createdAtMs, "minute"));
   const hours = new Map<number, TrafficPoint>();
   for (const minute of activity.points(asked, "minute", firstMs, nowMs + 1)) {
     const atMs = hourOf(minute.atMs);
@@ -88,9 +105,8 @@ export function hoursOf(
     if (name === nameOf(asked)) hours.set(atMs, { atMs, ...namedCounts(counts) });
     else isComplete &&= !isCut;
   }
-  const inMemorySinceMs = Math.max(sinceMs, hoursStoredBeforeMs(nowMs));
   return {
-    isComplete: isComplete && activity.isComplete(asked, "minute", inMemorySinceMs),
+    isComplete: isComplete && activity.isComplete(asked, "minute", Math.max(sinceMs, activity.summedUntilMs)),
     points: [...hours.values()].sort((a, b) => a.atMs - b.atMs),
   };
 }

@@ -153,12 +153,13 @@ export class Traffic {
     return new Set([...ofChunk, ...this.#long.names()]);
   }
 
-  /** Forgets what is older than is kept. */
-  forget(nowMs: number): void {
+  /** Forgets what is older than is kept, but no minutes from `minutesFromMs` on. */
+  forget(nowMs: number, minutesFromMs = nowMs): void {
     for (const step of stepNames) {
-      const { ms, keptMs } = steps[step];
+      const { ms } = steps[step];
       const series = this.#series[step];
-      const oldest = Math.floor((nowMs - keptMs) / ms / pointsOfChunk);
+      const untilMs = Math.min(keptSinceMs(step, nowMs), step === "minute" ? minutesFromMs : nowMs);
+      const oldest = Math.floor(untilMs / ms / pointsOfChunk);
       for (const kept of series.kept) if (kept.chunk < oldest) this.#drop(step, kept);
       series.keptFromMs = oldest * pointsOfChunk * ms;
     }

@@ -70,8 +70,6 @@ export default fp<{ now: () => number; isShared: boolean }>(
     /** The last report that was read, by control plane. */
     const read = new Map<string, { readonly number: number; readonly atMs: number }>();
     let forgottenMs = minuteOf(now());
-    /** All minutes before it are summed up. */
-    let summedUntilMs = 0;
     let round: Promise<void> | undefined;
     let isFailing = false;
 
@@ -165,7 +163,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
     /** Sums up one hour at a time, so that others wait for the database only shortly. */
     async function keepHours(): Promise<void> {
       const untilMs = hoursStoredBeforeMs(now());
-      if (untilMs === summedUntilMs) return;
+      if (untilMs === activity.summedUntilMs) return;
       const existing = {
         names: await readPolicyNames(app.database),
         createdAtMs: await readAppCreations(app.database),
@@ -176,7 +174,7 @@ export default fp<{ now: () => number; isShared: boolean }>(
       });
       if (isMore || (await forgetOldestHour(app.database, hoursKeptSinceMs(now())))) return;
       await noteHeard(app.database, untilMs);
-      summedUntilMs = untilMs;
+      activity.noteSummed(untilMs);
     }
 
     async function forgetOld(minute: number): Promise<void> {

@@ -3,7 +3,7 @@
 import { type KeyPart, keyPartText, parseKeyPart, withSecrets } from "@sluice/limiter/key/key-part.ts";
 import type { FastifyInstance } from "fastify";
 import type { Busy, BusyQuery, CountedTraffic } from "../activity/activity.ts";
-import { hoursKeptSinceMs, hoursOf, namesOfHours } from "../activity/hours.ts";
+import { hoursOf, hoursSinceMs, namesOfHours } from "../activity/hours.ts";
 import { showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import { beginningOf, countedSinceMs, keptSinceMs, type Step, type TrafficPoint } from "../activity/traffic.ts";
@@ -103,7 +103,7 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
       const now = app.now();
       const askedMs = readMoment("since", request.query.since, now);
       const { step = defaultStep(askedMs, now) } = request.query;
-      const sinceMs = Math.max(askedMs, step === "hour" ? hoursKeptSinceMs(now) : keptSinceMs(step, now));
+      const sinceMs = step === "hour" ? hoursSinceMs(askedMs, now) : Math.max(askedMs, keptSinceMs(step, now));
       const asked = { app: name, policy };
       const time = { sinceMs, createdAtMs, nowMs: now };
       const { isComplete, points } =

@@ -327,7 +327,7 @@ const traffic = {
       since: {
         ...time,
         description:
-          "What was decided before is not counted: it is the earliest time that is kept, if `since` is earlier.",
+          "What was decided before is not counted. It is the earliest time that is kept, if `since` is earlier, and the beginning of an hour, if `step` is hour.",
       },
       until: time,
       complete: {

@@ -1,8 +1,11 @@
 // Traffic by minute and by hour, which outlives a restart, and what control planes of one database tell each other of the last seconds.
 
 import { setImmediate } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { sql, type Transaction } from "kysely";
+import { pauses } from "../limits/pauses.ts";
 import { databaseNowMs } from "./database-clock.ts";
+import { bytesIn } from "./pages.ts";
 import type { Database, Tables } from "./tables.ts";
 import { write } from "./write.ts";
 
@@ -10,7 +13,8 @@ import { write } from "./write.ts";
 const relayedMs = 10_000;
 /** So long after that, rows are left only of control planes that do not run any more. */
 const leftMs = 20_000;
-const minutesAtOnce = 60;
+/** They are a megabyte if each has a thousand policies. */
+const minutesAtOnce = 10;
 const hourMs = 3_600_000;
 const dayMs = 86_400_000;
 /** To make the statement for more would take some milliseconds. */
@@ -59,7 +63,7 @@ export async function writeTrafficMinute(
 
 /** Returns the minutes that are not summed up yet, a few at a time: a day of many policies takes a hundred megabytes. */
 export async function* readTrafficMinutes(
-  database: Database | Transaction<Tables>,
+  database: Database,
   sinceMs = 0,
   untilMs = Number.MAX_SAFE_INTEGER,
 ): AsyncGenerator<TrafficMinute> {
@@ -103,8 +107,9 @@ export async function readPolicyNames(database: Database): Promise<Set<string>> 
 }
 
 /**
- * Sums up the oldest hour of which minutes are stored, if that is over before `beforeMs`, and deletes its minutes in the same transaction. So each
- * minute counts once, whichever control plane sums it up, and whenever that is killed.
+ * Sums up the oldest hour of which minutes are stored, if that is over before `beforeMs`, and deletes its minutes in the transaction that stores the
+ * sums. So each minute counts once, whichever control plane sums it up, and whenever that is killed. Others write meanwhile: if they change the size
+ * of one of the minutes, the hour stays as it is. A late report that changes no size is lost, as one that comes after the hour was summed up.
  *
  * @param sum makes the rows of the hour of its minutes
  * @returns whether there was such an hour
@@ -123,12 +128,13 @@ export async function sumOldestHour(
     .executeTakeFirst();
   if (oldest === undefined) return false;
   const at = hourOf(Number(oldest.at));
+  const sizes = await readSizes(database, at);
+  const rows = await sum(readTrafficMinutes(database, at, at + hourMs));
   await write(database, async (transaction) => {
-    // An older version of Sluice may have stored a minute of it since then.
-    const rows = (await isSummed(transaction, at)) ? [] : await sum(readTrafficMinutes(transaction, at, at + hourMs));
-    for (let from = 0; from < rows.length; from += hourRowsAtOnce) {
-      const values = rows.slice(from, from + hourRowsAtOnce).map(({ name, traffic }) => ({ name, at, traffic }));
-      await transaction.insertInto("traffic_hours").values(values).execute();
+    // Another control plane has summed it up, and an older version of Sluice may have stored a minute of it since then.
+    if (!(await isSummed(transaction, at))) {
+      if (!isDeepStrictEqual(await readSizes(transaction, at), sizes)) return;
+      await insertHour(transaction, at, rows);
     }
     await transaction
       .deleteFrom("traffic_minutes")
@@ -137,6 +143,30 @@ export async function sumOldestHour(
       .execute();
   });
   return true;
+}
+
+/** Returns which minutes of the hour are stored, and how large each is. */
+function readSizes(database: Database | Transaction<Tables>, at: number) {
+  return database
+    .selectFrom("traffic_minutes")
+    .select(["at", bytesIn("traffic").as("size")])
+    .where("at", ">=", at)
+    .where("at", "<", at + hourMs)
+    .orderBy("at")
+    .execute();
+}
+
+async function insertHour(
+  transaction: Transaction<Tables>,
+  at: number,
+  rows: readonly Omit<TrafficHour, "atMs">[],
+): Promise<void> {
+  const pause = pauses(setImmediate);
+  for (let from = 0; from < rows.length; from += hourRowsAtOnce) {
+    await pause();
+    const values = rows.slice(from, from + hourRowsAtOnce).map(({ name, traffic }) => ({ name, at, traffic }));
+    await transaction.insertInto("traffic_hours").values(values).execute();
+  }
 }
 
 async function isSummed(transaction: Transaction<Tables>, at: number): Promise<boolean> {

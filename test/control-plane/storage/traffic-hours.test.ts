@@ -3,7 +3,7 @@
 
 import { DatabaseSync } from "node:sqlite";
 import { type Kysely, sql } from "kysely";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { sumOldestHour, writeTrafficMinute } from "../../../control-plane/src/storage/activity.ts";
 import type { Tables } from "../../../control-plane/src/storage/tables.ts";
 import {
@@ -68,6 +68,12 @@ async function storeMinutes(database: Kysely<Tables>, fromMs: number, hours: num
   }
 }
 
+/** The row of an hour that says how many minutes there were. */
+async function sums(minutes: AsyncIterable<unknown>) {
+  const all = await Array.fromAsync(minutes);
+  return [{ name: "default/", traffic: JSON.stringify({ name: "default/", counts: [all.length, 0, 0, 0, 0] }) }];
+}
+
 async function countOf(database: Kysely<Tables>, table: "traffic_minutes" | "traffic_hours"): Promise<number> {
   const { count } = await database
     .selectFrom(table)
@@ -121,6 +127,9 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     }
     const minutes = byHour((await traffic(plane.url, "since=24h&step=minute")).points);
     expect([...minutes.values()]).toEqual([1 + 2 + 3, 4 + 5, 6]);
+    const withinAnHour = new Date(nowMs - 2 * hourMs).toISOString();
+    const { since, points } = await traffic(plane.url, `since=${withinAnHour}&step=hour`);
+    expect([since, byHour(points)]).toEqual([points[0]?.at, minutes]);
     for (const whose of ["", "&policy=books"]) {
       expect(byHour((await traffic(plane.url, `since=24h&step=hour${whose}`)).points)).toEqual(minutes);
     }
@@ -195,6 +204,41 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     expect(await isCompleteSince(nowMs - dayMs)).toBe(true);
   });
 
+  it("an hour is in answers while it cannot be summed up", async () => {
+    let nowMs = Math.ceil(Date.now() / hourMs) * hourMs + minuteMs;
+    const plane = await startControlPlane(await place(), { now: () => nowMs });
+    const { database } = plane.app;
+    await putPolicy(plane.url);
+    const gateway = await connectGateway(plane, "gw-1");
+    const forget = vi.spyOn(plane.app.activity, "forget");
+    let rounds = 0;
+    const pass = async (ms: number) => {
+      nowMs += ms;
+      rounds += 1;
+      await untilPasses(() => expect(forget).toHaveBeenCalledTimes(rounds));
+    };
+    await report(gateway, 7);
+    const atMs = nowMs - (nowMs % hourMs);
+    await pass(minuteMs);
+    expect(await countOf(database, "traffic_minutes")).toBe(1);
+    const broken = { at: atMs + 59 * minuteMs, traffic: "no JSON" };
+    await database.insertInto("traffic_minutes").values(broken).execute();
+    const asked = async () => {
+      const { complete, points } = await traffic(
+        plane.url,
+        `step=hour&policy=books&since=${new Date(atMs).toISOString()}`,
+      );
+      return { complete, points: [...byHour(points).values()] };
+    };
+    await pass(13 * hourMs);
+    await pass(13 * hourMs);
+    expect(await asked()).toEqual({ complete: true, points: [7] });
+    await database.deleteFrom("traffic_minutes").where("at", "=", broken.at).execute();
+    await untilPasses(async () => expect(await countOf(database, "traffic_minutes")).toBe(0));
+    await pass(minuteMs);
+    expect(await asked()).toEqual({ complete: true, points: [7] });
+  });
+
   it("minutes of an hour that cannot be summed up stay, and a minute of an hour that was summed up is not stored again", async () => {
     const plane = await startControlPlane(await place());
     const { database } = plane.app;
@@ -205,10 +249,6 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     };
     await expect(sumOldestHour(database, fromMs + hourMs, killed)).rejects.toThrow("killed");
     expect(await countOf(database, "traffic_minutes")).toBe(60);
-    const sums = async (minutes: AsyncIterable<unknown>) => {
-      const all = await Array.fromAsync(minutes);
-      return [{ name: "default/", traffic: JSON.stringify({ name: "default/", counts: [all.length, 0, 0, 0, 0] }) }];
-    };
     expect(await sumOldestHour(database, fromMs, sums)).toBe(false);
     expect(await sumOldestHour(database, fromMs + hourMs, sums)).toBe(true);
     await writeTrafficMinute(database, fromMs + minuteMs, () => minute(1));
@@ -219,6 +259,31 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
     expect(await sumOldestHour(database, fromMs + hourMs, sums)).toBe(true);
     const [row] = await database.selectFrom("traffic_hours").select("traffic").where("name", "=", "default/").execute();
     expect(JSON.parse(row?.traffic ?? "").counts[0]).toBe(60);
+  });
+
+  it("others write while an hour is summed up: what they change of it is summed up later, and what they have summed up stays", async () => {
+    const plane = await startControlPlane(await place());
+    const { database } = plane.app;
+    const fromMs = Math.ceil(Date.now() / hourMs) * hourMs;
+    await storeMinutes(database, fromMs, 1);
+    const sumsAnd = (others: () => Promise<unknown>) => async (minutes: AsyncIterable<unknown>) => {
+      const rows = await sums(minutes);
+      await others();
+      return rows;
+    };
+    const summed = async () => {
+      const rows = await database.selectFrom("traffic_hours").select("traffic").where("name", "!=", "").execute();
+      return rows.map(({ traffic }) => JSON.parse(traffic).counts[0]);
+    };
+    const untilMs = fromMs + hourMs;
+    for (const late of [() => minute(1_000), () => minute(1_000_000)]) {
+      const others = () => writeTrafficMinute(database, fromMs + minuteMs, late);
+      expect(await sumOldestHour(database, untilMs, sumsAnd(others))).toBe(true);
+      expect([await summed(), await countOf(database, "traffic_minutes")]).toEqual([[], 60]);
+    }
+    const others = () => sumOldestHour(database, untilMs, sums);
+    expect(await sumOldestHour(database, untilMs, sumsAnd(others))).toBe(true);
+    expect([await summed(), await countOf(database, "traffic_minutes")]).toEqual([[60], 0]);
   });
 
   it("each minute counts once, although control planes are killed while they sum up", async () => {
