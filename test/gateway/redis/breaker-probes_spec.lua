@@ -161,7 +161,10 @@ describe("a breaker", function()
     local probes = #self.probes
     self.worker.exiting = true
     self.world.run(400)
-    assertClosed(self)
+    assert.same({ false, 0 }, { self.breaker.open, self.breaker.failures })
+    -- After a reload, its successor may have published under the same number that it sends nothing.
+    assert.equal(1, support.openBreakers(self.world))
+    assert.same({}, self.world.errors)
     -- One pause was under way.
     assert.is_true(#self.probes <= probes + 1)
     assert.equal(0, #self.world.logged("S: it answers again"))
