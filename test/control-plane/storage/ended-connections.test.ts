@@ -3,6 +3,7 @@
 
 import { expect, it } from "vitest";
 import { send } from "../../fixtures/servers/control-plane-under-test.ts";
+import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { PostgresServer } from "../../fixtures/servers/postgres-server.ts";
 import { TcpProxy } from "../../fixtures/servers/tcp-proxy.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
@@ -22,14 +23,19 @@ const messages = {
   },
 };
 
-it.each(serverKinds)("%s ends each connection in the message that opens it", async (kind, startServer) => {
-  const server = await startServer({ hasty: true });
+/** Starts a control plane with a database of this server, which it reaches by a proxy. */
+async function behindProxy(server: DatabaseServer): Promise<{ proxy: TcpProxy; url: string }> {
   onFinished(() => server.remove());
   const database = new URL(await server.createDatabase());
   const proxy = await TcpProxy.start(Number(database.port));
   onFinished(() => proxy.refuse());
   database.port = `${proxy.port}`;
   const { url } = await ServedProcess.start({ SLUICE_DATABASE_URL: database.href });
+  return { proxy, url };
+}
+
+it.each(serverKinds)("%s ends each connection in the message that opens it", async (kind, startServer) => {
+  const { proxy, url } = await behindProxy(await startServer({ hasty: true }));
   const put = (name: string) => send(url, "PUT", `/apps/${name}`, { body: {} });
 
   const { opens, ends } = messages[kind];
@@ -48,13 +54,7 @@ it.each(serverKinds)("%s ends each connection in the message that opens it", asy
 });
 
 it.each(["57P05", "25P04"])("PostgreSQL ends connections by a time-out of its own, %s", async (code) => {
-  const server = await PostgresServer.start({ hasty: true });
-  onFinished(() => server.remove());
-  const database = new URL(await server.createDatabase());
-  const proxy = await TcpProxy.start(Number(database.port));
-  onFinished(() => proxy.refuse());
-  database.port = `${proxy.port}`;
-  const { url } = await ServedProcess.start({ SLUICE_DATABASE_URL: database.href });
+  const { proxy, url } = await behindProxy(await PostgresServer.start({ hasty: true }));
   proxy.alter = () => endOfPostgres(code);
   expect(await send(url, "PUT", "/apps/meanwhile", { body: {} })).toMatchObject({
     status: 503,

@@ -4,22 +4,6 @@ local cjson = require("cjson")
 local support = require("test.gateway.virtual.support")
 local ask, policy = support.ask, support.policy
 
-local function post(world, content, body)
-  local text = cjson.encode(body)
-  return world.workers[1].request({
-    uri = "/x",
-    content = content,
-    method = "POST",
-    body = text,
-    variables = {
-      content_length = tostring(#text),
-      http_content_length = tostring(#text),
-      http_authorization = "Bearer tokentokentoken",
-      http_content_type = "application/json",
-    },
-  })
-end
-
 local function worldAt(roundTripMs)
   local world = support.world({ workers = 1 })
   local slots = { algorithm = "concurrency", quota = 100000, ttl = "60s" }
@@ -32,7 +16,7 @@ end
 local function hold(world, count)
   local asked, holds = {}, {}
   for i = 1, count do
-    asked[i] = post(world, "hold", { policy = "slots", key = { "k" .. i % 50 } })
+    asked[i] = support.callerPosts(world, "hold", { policy = "slots", key = { "k" .. i % 50 } })
     if i % 200 == 0 then
       world.run(30)
     end
@@ -52,7 +36,7 @@ describe("holds by the check API", function()
       local asked, others = {}, {}
       world.at(10, function()
         for i, each in ipairs(holds) do
-          asked[i] = post(world, content, { hold = each })
+          asked[i] = support.callerPosts(world, content, { hold = each })
         end
       end)
       for i = 0, 19 do
@@ -73,12 +57,12 @@ describe("holds by the check API", function()
     local world = worldAt(2)
     local held = hold(world, 1)[1]
     world.redis.kill()
-    local renewal = post(world, "renew", { hold = held })
+    local renewal = support.callerPosts(world, "renew", { hold = held })
     world.run(1000)
     assert.equal(503, renewal.status)
     world.redis.begin(true)
     world.run(1000)
-    local again = post(world, "renew", { hold = held })
+    local again = support.callerPosts(world, "renew", { hold = held })
     world.run(50)
     assert.equal(200, again.status)
   end)
