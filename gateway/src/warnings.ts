@@ -11,12 +11,15 @@ const mostWarnings = 10;
 
 /** Returns sentences. */
 export function warningsOf({ unknown }: Settings): string[] {
-  const idle = hasDecidedNothing()
-    ? [
-        "no policy has counted a request since nginx started: if it should have, the locations do not call sluice.access()",
-      ]
-    : [];
-  return missingParts().concat(idle, unknown).slice(0, mostWarnings);
+  const missing = missingParts();
+  // Without some parts, what is decided is not counted.
+  const idle =
+    missing.length === 0 && hasDecidedNothing()
+      ? [
+          "no policy has counted a request since nginx started: if it should have, the locations do not call sluice.access()",
+        ]
+      : [];
+  return missing.concat(idle, unknown).slice(0, mostWarnings);
 }
 
 /** A request that meets no policy, or that each of them exempts, is not counted anywhere. One of an address that is banned meets none either. */

@@ -200,7 +200,7 @@ function comparable({ status, headers, body }: Answer): object {
   return {
     status,
     policy,
-    ratelimit: ratelimit.replace(/;t=\d+/, ""),
+    ratelimit: ratelimit.replace(/;t=\d+/g, ""),
     limit,
     left,
     waits: headers["retry-after"] !== undefined,

@@ -55,7 +55,7 @@ async function startOnFullDisk(): Promise<Program> {
       disk.fill();
       return started;
     } catch (error) {
-      if (attempt === 5 || !/nginx\.pid" failed \(28/.test(String(error))) throw error;
+      if (attempt === 10 || !/nginx\.pid" failed \(28/.test(String(error))) throw error;
     }
   }
 }

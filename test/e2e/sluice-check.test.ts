@@ -66,6 +66,7 @@ async function run(options: readonly string[], env: NodeJS.ProcessEnv = {}): Pro
       ...Object.fromEntries(others),
       SLUICE_NGINX: nginxUnderTest().path,
       SLUICE_GATEWAY_DIR: gateway.snapshotDir,
+      ...(env["SLUICE_GATEWAY_TOKEN_FILE"] === undefined ? { SLUICE_GATEWAY_TOKEN: "a-token-of-gateways" } : {}),
       ...env,
     },
     stdio: ["ignore", "pipe", "ignore"],
@@ -98,10 +99,9 @@ async function check(edit: (config: string) => string, env?: NodeJS.ProcessEnv):
 }
 
 const noAccess =
-  "warning: no Lua of any location calls sluice.access() or sluice.rewrite(): no request that passes through this nginx is limited";
-const noLog =
-  'warning: DIR/nginx.conf:N: where requests pass this Lua, expected "log_by_lua_block { sluice.log() }", got';
-const late = ": slots of concurrency are freed late";
+  'warning: no location has "access_by_lua_block { sluice.access() }", or sluice.rewrite() in its rewrite phase: requests that pass through this nginx may go unlimited';
+const noLog = 'warning: DIR/nginx.conf:N: beside this Lua, expected "log_by_lua_block { sluice.log() }", got';
+const late = ": slots of concurrency are freed late, and responses do not cost their bytes";
 const noWorker = "without sluice.initWorker(), this nginx receives no policies and no changes of policies";
 const unlike = (name: string, nearest: string) =>
   `${name} is no setting and does nothing; the nearest that there is: ${nearest}`;
@@ -173,6 +173,39 @@ const mistakes: Mistake[] = [
     [`problem: DIR/nginx.conf:N: ${unlike("SLUICE_HEADER", "SLUICE_HEADERS")}`],
   ],
   [
+    "no token",
+    (config) => config,
+    [
+      "warning: the environment: expected SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE, got neither: without a token, a gateway gets no policies. Give sluice-check the variables that the service has",
+    ],
+    { SLUICE_GATEWAY_TOKEN: undefined },
+  ],
+  [
+    "a misspelt function",
+    (config) => config.replace("sluice.healthz()", "sluice.health()"),
+    [
+      expect.stringMatching(
+        /^problem: DIR\/nginx\.conf:N: expected one of the functions access, .*healthz, .*, got sluice\.health\(\)$/,
+      ) as string,
+    ],
+  ],
+  [
+    "a local sluice",
+    (config) => config.replace('sluice = require("sluice")', 'local sluice = require("sluice")'),
+    Array.from(
+      { length: 10 },
+      () =>
+        expect.stringMatching(
+          /^problem: DIR\/nginx\.conf:N: sluice\.\w+\(\): expected init_by_lua to set the global sluice, as 'sluice = require\("sluice"\)' does, got none after it ran: is it local there\?$/,
+        ) as string,
+    ),
+  ],
+  [
+    "a code cache that is off",
+    (config) => config.replace("server_tokens off;", "server_tokens off; lua_code_cache off;"),
+    ['problem: DIR/nginx.conf:N: expected no "lua_code_cache off": without the cache, Sluice limits nothing'],
+  ],
+  [
     "no call of init",
     (config) => config.replace(/^ *sluice\.init\(.*/m, "-- sluice.init()"),
     [
@@ -234,7 +267,7 @@ const mistakes: Mistake[] = [
 describe("sluice-check says", () => {
   it.each(mistakes)("%s", async (_, edit, said, env) => {
     const { code, lines } = await check(edit, env);
-    const problems = said.filter((line) => line.startsWith("problem")).length;
+    const problems = lines.filter((line) => line.startsWith("problem: ")).length;
     expect(lines).toEqual([...said, `problems: ${problems}, warnings: ${said.length - problems}`]);
     expect(code).toBe(problems > 0 ? 1 : 0);
   });

@@ -327,13 +327,13 @@ const traffic = {
       since: {
         ...time,
         description:
-          "What was decided before is not counted. It is the earliest time that is kept, if `since` is earlier, and the beginning of an hour, if `step` is hour.",
+          "The points begin here. It is later than the `since` of the request, if that is older than what is kept. By hours, it is the beginning of an hour.",
       },
       until: time,
       complete: {
         type: "boolean",
         description:
-          "False if there was so much since `since` that not all of it is kept, or if some hours since then are not known: no control plane ran for more than a day, or hours were not stored yet, before an upgrade.",
+          "False if there was so much since `since` that not all of it is kept, or if some hours since then are not known: no control plane ran for more than a day, or the database did not store hours yet.",
       },
       points: {
         type: "array",

@@ -52,6 +52,15 @@ export function bareCode(text: string): string {
   return pieces.join("").trim();
 }
 
+/** Returns the fields of a variable that the code calls, such as `log` in `sluice.log()`. */
+export function calledFields(code: string, variable: string): string[] {
+  const called: string[] = [];
+  for (const [owner, name = ""] of string.gmatch(code, "([%w_.]*)%s*[.]%s*([%a_][%w_]*)%s*%(")) {
+    if (owner === variable && !called.includes(name)) called.push(name);
+  }
+  return called;
+}
+
 /** Returns whether the code names a field, such as `log` in `sluice.log()`. Fields of `ngx` are others. */
 export function namesField(code: string, field: string): boolean {
   for (const [owner, name] of string.gmatch(code, "([%w_]*)%s*[.:%[]%s*[\"']?([%a_][%w_]*)")) {

@@ -25,11 +25,14 @@ export interface PhaseLua {
  * @param phase such as `access`
  * @param findings gets a problem if there is a file that cannot be read
  */
-export function luaOf(block: readonly Directive[], phase: string, { problems }: Findings): PhaseLua | undefined {
+export function luaOf(block: readonly Directive[], phase: string, findings: Findings): PhaseLua | undefined {
   const names = ["", "_block", "_file"].map((form) => `${phase}_by_lua${form}`);
   const directive = block.find(({ name }) => names.includes(name));
-  if (directive === undefined) return undefined;
-  const { name, words, lua, place } = directive;
+  return directive === undefined ? undefined : luaIn(directive, findings);
+}
+
+/** Returns the Lua of a directive such as access_by_lua_block. */
+export function luaIn({ name, words, lua, place }: Directive, { problems }: Findings): PhaseLua {
   const [word = ""] = words;
   if (!name.endsWith("_file")) return { text: lua ?? word, place };
   if (word.includes("$")) return { text: undefined, place };
@@ -49,7 +52,7 @@ export function findMissingCalls(http: readonly Directive[], findings: Findings)
   visit(http, {}, seen, findings, false);
   if (!seen.decides) {
     findings.warnings.push(
-      "no Lua of any location calls sluice.access() or sluice.rewrite(): no request that passes through this nginx is limited",
+      'no location has "access_by_lua_block { sluice.access() }", or sluice.rewrite() in its rewrite phase: requests that pass through this nginx may go unlimited',
     );
   }
 }
@@ -109,7 +112,7 @@ function noteCalls({ access, rewrite, log }: Inherited, seen: Seen, { warnings }
   seen.decides = true;
   if (calls(log, "log")) return;
   const got = log === undefined ? "none" : `other Lua (${log.place})`;
-  const sentence = `${deciding.place}: where requests pass this Lua, expected "log_by_lua_block { sluice.log() }", got ${got}: slots of concurrency are freed late`;
+  const sentence = `${deciding.place}: beside this Lua, expected "log_by_lua_block { sluice.log() }", got ${got}: slots of concurrency are freed late, and responses do not cost their bytes`;
   if (seen.said[sentence] === undefined) warnings.push(sentence);
   seen.said[sentence] = true;
 }

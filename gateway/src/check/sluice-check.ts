@@ -6,6 +6,7 @@ import { unknownSettings } from "../../../limiter/src/settings/setting-names.ts"
 import { dictNames, dictSizes } from "../runtime/dict-sizes.ts";
 import { readFile } from "../runtime/files.ts";
 import { environmentNames } from "../runtime/system-calls.ts";
+import { findWrongCalls } from "./called-functions.ts";
 import { readConfiguration } from "./configuration.ts";
 import type { Directive } from "./nginx-syntax.ts";
 import { type Findings, findMissingCalls } from "./phases.ts";
@@ -16,6 +17,10 @@ export { tryInit } from "./trial.ts";
 /** Exit codes. nginx itself ends with 1, for example without ngx_lua. */
 const good = 0;
 const bad = 3;
+
+const tokenNames = ["SLUICE_GATEWAY_TOKEN", "SLUICE_GATEWAY_TOKEN_FILE"];
+const withoutToken =
+  "the environment: expected SLUICE_GATEWAY_TOKEN or SLUICE_GATEWAY_TOKEN_FILE, got neither: without a token, a gateway gets no policies. Give sluice-check the variables that the service has";
 
 /** What Sluice keeps of its own in a dict has no room in less. */
 const leastDictBytes = 131_072;
@@ -29,24 +34,30 @@ export function check(options: TrialOptions, given: string): void {
   const main = readConfiguration(readFile(`${options.directory}/dump`)[0] ?? "", given);
   const http = main.find(({ name }) => name === "http")?.inner ?? [];
   const findings: Findings = { problems: [], warnings: [] };
-  findMisspelt(main, findings);
+  const set = findMisspelt(main, findings);
+  if (!tokenNames.some((name) => set.includes(name))) findings.warnings.push(withoutToken);
   findDicts(http, findings);
-  tryStart(options, main, http, findings);
+  const begun = tryStart(options, main, http, findings);
   findMissingCalls(http, findings);
+  if (begun !== undefined) findWrongCalls(http, begun.functions, findings);
   say(findings);
   os.exit(findings.problems.length === 0 ? good : bad);
 }
 
-function findMisspelt(main: readonly Directive[], { problems }: Findings): void {
+/** @returns the names of the variables that are set, in the environment or in nginx.conf */
+function findMisspelt(main: readonly Directive[], { problems }: Findings): string[] {
   const declared: string[] = [];
+  const set = environmentNames();
   for (const { name, words, place } of main) {
     if (name !== "env") continue;
     const [variable = ""] = string.match(words[0] ?? "", "^[^=]*");
     declared.push(variable);
+    if (variable !== words[0]) set.push(variable);
     problems.push(...unknownSettings([variable]).map((sentence) => `${place}: ${sentence}`));
   }
-  const others = environmentNames().filter((name) => !declared.includes(name));
+  const others = set.filter((name) => !declared.includes(name));
   problems.push(...unknownSettings(others).map((sentence) => `the environment: ${sentence}`));
+  return set;
 }
 
 function findDicts(http: readonly Directive[], { problems }: Findings): void {

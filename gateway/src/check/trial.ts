@@ -13,6 +13,9 @@ const modules = require("package") as {
   searchpath(this: void, name: string, path: string): LuaMultiReturn<[file: string | undefined]>;
 };
 
+/** The operator's code sets its globals there. */
+const globals = getfenv(0) as { readonly sluice?: unknown };
+
 export interface TrialOptions {
   /** A directory for files of the trial, private to this account. */
   readonly directory: string;
@@ -28,33 +31,46 @@ const ofHttp = ["lua_package_path", "lua_package_cpath", "lua_shared_dict", "lua
 
 /** With it, Sluice begins its messages. */
 const ownBeginning = "sluice: ";
+/** Begins the line of a report that lists the functions of the global `sluice`. */
+const beginningOfFunctions = "functions: ";
 /** The last line of a report that is whole. */
 const endOfReport = "end";
 
+/** What the trial has found out, if init_by_lua ran to its end. */
+export interface Begun {
+  /** Of the global `sluice`; undefined: there is no such global. */
+  readonly functions: readonly string[] | undefined;
+}
+
+/** @returns undefined: it did not begin */
 export function tryStart(
   { directory, module, nginx }: TrialOptions,
   main: readonly Directive[],
   http: readonly Directive[],
   findings: Findings,
-): void {
+): Begun | undefined {
   const init = luaOf(http, "init", findings);
   if (init === undefined) {
     findings.problems.push(
       'the http block: expected "init_by_lua_block { sluice = require("sluice") sluice.init() }", got none: Sluice does not start',
     );
   }
-  if (init?.text === undefined) return;
+  if (init?.text === undefined) return undefined;
   writeFile(`${directory}/init.lua`, init.text);
   writeFile(`${directory}/trial.conf`, trialConfiguration(directory, module, init.place, main, http));
   os.execute(`${nginx} -e '${directory}/trial.log' -c '${directory}/trial.conf' >/dev/null 2>&1`);
   const lines = linesOf(readFile(`${directory}/report`)[0] ?? "");
   const isWhole = lines[lines.length - 1] === endOfReport;
-  findings.problems.push(...lines.filter((line) => line !== endOfReport));
+  const functions = lines.find((line) => line.startsWith(beginningOfFunctions));
+  findings.problems.push(...lines.filter((line) => line !== endOfReport && line !== functions));
   const logged = linesOf(readFile(`${directory}/trial.log`)[0] ?? "").flatMap((line) => messageOf(line) ?? []);
   // Sluice writes there what does not stop a start, such as stored policies for which a dict is too small.
   const said = logged.filter((message) => !isWhole || message.startsWith(ownBeginning));
   findings.problems.push(...said.map((message) => withoutBeginning(message)));
   if (!isWhole && said.length === 0) findings.problems.push("nginx ended while it ran init_by_lua, without a message");
+  if (functions === undefined) return undefined;
+  const names = functions.slice(beginningOfFunctions.length);
+  return { functions: names === "" ? undefined : names.split(" ") };
 }
 
 function trialConfiguration(
@@ -100,8 +116,17 @@ export function tryInit(directory: string, name: string, paths: string): void {
   const [code, syntaxFailure] = loadstring(readFile(`${directory}/init.lua`)[0] ?? "", `=${name}`);
   const [done, failure] = code === undefined ? [false, syntaxFailure] : pcall(code);
   const problem = done ? notBegun(name) : reasonOf(linesOf(tostring(failure))[0] ?? "", name, paths);
-  writeFile(`${directory}/report`, [...(problem === undefined ? [] : [problem]), endOfReport].join("\n"));
+  const found = problem ?? beginningOfFunctions + globalFunctions().join(" ");
+  writeFile(`${directory}/report`, `${found}\n${endOfReport}`);
   os.exit(0);
+}
+
+/** Returns the names of what the global `sluice` has. */
+function globalFunctions(): string[] {
+  const { sluice } = globals;
+  const names: string[] = [];
+  if (type(sluice) === "table") for (const name in sluice as Record<string, unknown>) names.push(name);
+  return names.sort();
 }
 
 function notBegun(name: string): string | undefined {

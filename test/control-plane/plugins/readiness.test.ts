@@ -67,6 +67,8 @@ describe("/readyz", () => {
       const line = /^sluice_control_database_statement_duration_seconds_count\{kind="select"\} (\d+)$/m;
       return Number(line.exec(body)?.[1]);
     };
+    // Hours of traffic are summed up a second after the start, and then once an hour.
+    await untilPasses(() => expect(app.activity.summedUntilMs).toBeGreaterThan(0));
     await call("GET", "readyz");
     const before = await selects();
     const begunAtMs = performance.now();

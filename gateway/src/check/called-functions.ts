@@ -1,0 +1,44 @@
+// Looks at all Lua of a configuration for what fails only when a request comes: functions that Sluice does not have, a variable `sluice`
+// that nobody has set, and a code cache that is switched off.
+
+import { bareCode, calledFields } from "./lua-code.ts";
+import type { Directive } from "./nginx-syntax.ts";
+import { type Findings, luaIn } from "./phases.ts";
+
+/** @param functions what the global `sluice` has after init_by_lua; undefined: there is no such global */
+export function findWrongCalls(
+  block: readonly Directive[],
+  functions: readonly string[] | undefined,
+  findings: Findings,
+): void {
+  for (const directive of block) {
+    const { name, words, inner, place } = directive;
+    if (inner !== undefined) findWrongCalls(inner, functions, findings);
+    if (name === "lua_code_cache" && words[0] === "off") {
+      findings.problems.push(`${place}: expected no "lua_code_cache off": without the cache, Sluice limits nothing`);
+    }
+    if (string.find(name, "_by_lua")[0] !== undefined) findWrongCallsIn(directive, functions, findings);
+  }
+}
+
+function findWrongCallsIn(
+  directive: Directive,
+  functions: readonly string[] | undefined,
+  { problems }: Findings,
+): void {
+  // Another search has told of a file that cannot be read.
+  const { text, place } = luaIn(directive, { problems: [], warnings: [] });
+  const code = bareCode(text ?? "");
+  // It may be something else here.
+  if (string.find(code, "%f[%w_]sluice%s*=")[0] !== undefined) return;
+  for (const called of calledFields(code, "sluice")) {
+    if (functions === undefined) {
+      problems.push(
+        `${place}: sluice.${called}(): expected init_by_lua to set the global sluice, as 'sluice = require("sluice")' does, got none after it ran: is it local there?`,
+      );
+      return;
+    }
+    if (functions.includes(called)) continue;
+    problems.push(`${place}: expected one of the functions ${functions.join(", ")}, got sluice.${called}()`);
+  }
+}
