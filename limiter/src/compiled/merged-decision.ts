@@ -20,7 +20,7 @@ export interface MergedDecision {
   policy: CompiledPolicy | undefined;
   limitName: string;
   decision: Decision;
-  /** The limits that are not the most restrictive, in the order in which they were decided. */
+  /** The limits that are not the most restrictive, of policies that have several, in the order in which they were decided. */
   others: OtherLimit[];
   /** The longest wait that a limit imposed on the request, in µs. */
   delayUs: number;
@@ -104,10 +104,8 @@ function showIfMoreRestrictive(
   decision: Decision,
 ): undefined {
   if (merged.policy !== undefined) {
-    if (!isMoreRestrictive(decision, merged.decision)) {
-      return addOther(merged, otherLimit(policy, limitName, decision));
-    }
-    addOther(merged, otherLimit(merged.policy, merged.limitName, merged.decision));
+    if (!isMoreRestrictive(decision, merged.decision)) return keepOther(merged, policy, limitName, decision);
+    keepOther(merged, merged.policy, merged.limitName, merged.decision);
   }
   merged.policy = policy;
   merged.limitName = limitName;
@@ -121,8 +119,10 @@ function showIfMoreRestrictive(
   shown.delayUs = decision.delayUs;
 }
 
-function otherLimit(policy: CompiledPolicy, limitName: string, decision: Decision): OtherLimit {
-  return { policy, limitName, remaining: decision.remaining, resetAfterUs: decision.resetAfterUs };
+/** A limit that its policy has alone is only ever shown first. */
+function keepOther(merged: MergedDecision, policy: CompiledPolicy, limitName: string, decision: Decision): undefined {
+  if (policy.limits.length === 1) return;
+  addOther(merged, { policy, limitName, remaining: decision.remaining, resetAfterUs: decision.resetAfterUs });
 }
 
 function addOther(merged: MergedDecision, other: OtherLimit): undefined {
