@@ -3,6 +3,8 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import {
   adminToken,
@@ -25,6 +27,10 @@ const hurried = sharedControlPlane({}, { httpTimes });
 const patient = sharedControlPlane({}, { httpTimes: { ...httpTimes, silenceMs: 5_000 } });
 /** Its times are so long that only the answer itself closes a connection. */
 const usual = sharedControlPlane();
+
+setFlagsFromString("--expose-gc");
+/** What nobody holds any more is not counted as memory. A busy process collects it late. */
+const collectGarbage = runInNewContext("gc") as () => void;
 
 interface Talk {
   readonly socket: Socket;
@@ -238,6 +244,7 @@ it.each([
     Buffer.from(head.endsWith("chunked") ? "40000\r\n" : ""),
     Buffer.alloc(256 * 1024 - 1, " "),
   ]);
+  collectGarbage();
   const before = process.memoryUsage().arrayBuffers;
   for (let i = 0; i < 600; i++) {
     const client = talk(usual(), `${head}\r\n\r\n`);
@@ -246,7 +253,10 @@ it.each([
   }
   const refused = () => clients.filter(({ received }) => received().includes(`"code":"${code}"`));
   await untilPasses(() => expect(refused().length).toBeGreaterThan(300));
-  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(mostMb * 1_048_576);
+  await untilPasses(() => {
+    collectGarbage();
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(mostMb * 1_048_576);
+  });
   const signIn = await fetch(`${url}/api/v1/session`, {
     method: "POST",
     headers: { "content-type": "application/json" },
