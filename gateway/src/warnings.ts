@@ -1,5 +1,5 @@
-// What an operator should look at while this gateway works: parts that are missing, misspelt variables, and that nothing has been decided.
-// GET /sluice/healthz and the control plane show it.
+// Warnings tell an operator of this gateway that a part is missing, that a variable is misspelt, or that no request has been counted.
+// GET /sluice/healthz and the control plane show them.
 
 import { decisionResults, decisionTotals, eventCount } from "./metrics/counts.ts";
 import { missingParts } from "./runtime/missing-parts.ts";

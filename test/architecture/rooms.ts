@@ -319,6 +319,6 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "rls/src": ["clients/typescript/src"],
   "clients/typescript/src": [],
 
-  // What npm's commands run. It starts the parts and imports neither; the names of settings are everybody's.
+  // npm's commands run this. It starts the parts and imports neither; all parts share the names of settings.
   launch: ["limiter/src/settings"],
 };

@@ -147,7 +147,7 @@ it("takes only texts from a problem document", async () => {
 
 it("keeps a part of very many errors, once for all checks of a request that are named by none", async () => {
   const errors = Array.from({ length: 100_000 }, () => ({}));
-  // Of a request with a wrong token, all checks are told the same.
+  // All checks of a request with a wrong token hear the same.
   answer = json({ code: "unauthorized", errors }, 401, "application/problem+json");
   const sluice = clientOf({ maxInFlight: 1 });
   const asking = ["a", "b", "c", "d"].map((key) => sluice.check("p", [key]).catch((error: SluiceError) => error));

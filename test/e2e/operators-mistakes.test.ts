@@ -1,5 +1,5 @@
-// What is said of the mistakes that operators and owners make in documents, and in what stands behind them: where, in which words, and how
-// soon. Mistakes in nginx.conf and in the environment are in test/e2e/sluice-check.test.ts.
+// Operators and owners make mistakes in documents, and in what stands behind these. The tables show what Sluice says of each, where, and how
+// soon. test/e2e/sluice-check.test.ts has the mistakes in nginx.conf and in the environment.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
@@ -197,7 +197,7 @@ const mistakes: (Mistake & { readonly said: RegExp; readonly status?: 415 | 400 
 
 describe("the answer says at once what is wrong with", () => {
   it.each(mistakes)("$mistake", async ({ said, status, ...mistake }) => {
-    // What a gateway lacks is known a second after it has connected.
+    // The control plane knows a second after a gateway has connected that it lacks Redis.
     await untilPasses(async () => {
       const [answered, words] = await answerTo(mistake);
       expect([answered < 300 ? undefined : answered, words]).toEqual([status, expect.stringMatching(said)]);

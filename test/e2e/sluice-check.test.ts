@@ -370,7 +370,7 @@ describe("on a good configuration, sluice-check", () => {
         writeFileSync(join(parts, file), piece.exec(rest)?.[0] ?? "");
         rest = rest.replace(piece, "");
       }
-      // What nginx -T printed once may be a configuration, too.
+      // A configuration may be what nginx -T once printed.
       return `# configuration file /etc/nginx/nginx.conf:\n${rest.replace("http {", "http { include parts/[a-z]*.conf;")}`;
     });
     expect({ code, lines }).toEqual(good);

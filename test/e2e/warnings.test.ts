@@ -1,5 +1,5 @@
-// What a gateway warns of while it works: misspelt variables, parts that nginx.conf lacks, and that nothing was decided. The log says the
-// first two, healthz and the control plane say all of them.
+// A gateway warns of misspelt variables, of parts that nginx.conf lacks, and that it has counted no request. The log has the first two; healthz
+// and the control plane show all of them.
 
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";

@@ -1,4 +1,4 @@
-// What waits in the order in which it came. However much waits, nothing here takes longer.
+// A line keeps its items in the order in which they came. To add, to find and to remove one takes the same time, however many wait.
 
 export class WaitingLine<Item> {
   /** Also those that have left, as undefined. */

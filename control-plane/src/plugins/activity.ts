@@ -1,5 +1,6 @@
-// What goes on at the gateways. Traffic by minute is stored, and summed up by hour before it is forgotten, so that it outlives a restart, and what gateways report to one control
-// plane is relayed to the others of the same database. What cannot be stored is not needed to serve anything: it is logged once.
+// Control planes take what gateways report of their traffic. They store it by minute, so that it outlives a restart, and sum it up by hour before
+// the minutes are forgotten. One control plane relays its reports to the others of the same database. If a report cannot be stored, requests are
+// served all the same, and the log says it once.
 
 import { randomUUID } from "node:crypto";
 import { setImmediate } from "node:timers/promises";

@@ -140,7 +140,7 @@ export function decideRequestedChecks(
   if (!isRefused && watched.length > 0 && charges.length > 0) keepUndecided(charges);
   for (const outcome of watched) watch(outcome);
   forgetUndecided();
-  // What a caller holds must be noted before.
+  // The caller of a hold charges for good once the hold is noted.
   if (!isRefused && !holds) chargeForGood(charges);
   for (const { policy, keyValues, reason, allowed, merged, isPeek } of outcomes) {
     if (isPeek) continue;

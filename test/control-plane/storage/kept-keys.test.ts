@@ -16,10 +16,9 @@ import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway } from "../../fixtures/servers/gateway-double.ts";
 import { onFinished } from "../../fixtures/side-by-side.ts";
 import { untilPasses } from "../../fixtures/until.ts";
-import { nameOf, serverKinds } from "./database-servers.ts";
+import { newPlace, type Place, rowsIn, serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
 
-type Place = Readonly<Record<string, string>>;
 type Counts = Readonly<Record<string, number>>;
 
 const policy = { ...onePerSecond, key: ["header:x-user"] };
@@ -66,27 +65,9 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (kind
   });
   afterAll(() => server?.remove());
 
-  async function place(): Promise<Place> {
-    const SLUICE_DATA_DIR = await temporaryDir();
-    return server === undefined
-      ? { SLUICE_DATA_DIR, SLUICE_DATABASE_URL: "" }
-      : { SLUICE_DATA_DIR, SLUICE_DATABASE_URL: await server.createDatabase() };
-  }
-
-  /** How many rows keep keys, as another program sees them. */
-  async function rows({ SLUICE_DATABASE_URL = "", SLUICE_DATA_DIR = "" }: Place): Promise<number> {
-    const query = "select count(*) as count from kept_keys";
-    if (server !== undefined) {
-      const [row] = await server.query(query, nameOf(SLUICE_DATABASE_URL));
-      return Number(row?.["count"]);
-    }
-    const database = new DatabaseSync(`${SLUICE_DATA_DIR}/sluice.db`, { readOnly: true });
-    try {
-      return Number(database.prepare(query).get()?.["count"]);
-    } finally {
-      database.close();
-    }
-  }
+  const place = () => newPlace(server);
+  /** How many rows keep keys. */
+  const rows = (where: Place) => rowsIn(server, where, "kept_keys");
 
   const putPolicy = ({ url }: { url: string }, name = "books") =>
     send(url, "PUT", `/apps/default/policies/${name}`, { body: policy });

@@ -1,7 +1,6 @@
 // Traffic by hour is kept for a month: the minutes of an hour are summed up once before they are forgotten, whichever of several control planes
 // does it and whenever it is killed.
 
-import { DatabaseSync } from "node:sqlite";
 import { type Kysely, sql } from "kysely";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { sumOldestHour, writeTrafficMinute } from "../../../control-plane/src/storage/activity.ts";
@@ -16,10 +15,8 @@ import {
 import type { DatabaseServer } from "../../fixtures/servers/database-server.ts";
 import { connectGateway, type GatewayDouble } from "../../fixtures/servers/gateway-double.ts";
 import { until, untilPasses } from "../../fixtures/until.ts";
-import { nameOf, serverKinds } from "./database-servers.ts";
+import { newPlace, type Place, rowsIn, serverKinds } from "./database-servers.ts";
 import { ServedProcess } from "./served-process.ts";
-
-type Place = Readonly<Record<string, string>>;
 
 const minuteMs = 60_000;
 const hourMs = 3_600_000;
@@ -89,26 +86,8 @@ describe.each([["SQLite", undefined] as const, ...serverKinds])("with %s", (_, s
   });
   afterAll(() => server?.remove());
 
-  async function place(): Promise<Place> {
-    const SLUICE_DATA_DIR = await temporaryDir();
-    const SLUICE_DATABASE_URL = (await server?.createDatabase()) ?? "";
-    return { SLUICE_DATA_DIR, SLUICE_DATABASE_URL };
-  }
-
-  /** How many rows a table has, as another program sees it. */
-  async function rows({ SLUICE_DATABASE_URL = "", SLUICE_DATA_DIR = "" }: Place, table: string): Promise<number> {
-    const query = `select count(*) as count from ${table}`;
-    if (server !== undefined) {
-      const [row] = await server.query(query, nameOf(SLUICE_DATABASE_URL));
-      return Number(row?.["count"]);
-    }
-    const database = new DatabaseSync(`${SLUICE_DATA_DIR}/sluice.db`, { readOnly: true });
-    try {
-      return Number(database.prepare(query).get()?.["count"]);
-    } finally {
-      database.close();
-    }
-  }
+  const place = () => newPlace(server);
+  const rows = (where: Place, table: string) => rowsIn(server, where, table);
 
   const putPolicy = (url: string) => send(url, "PUT", "/apps/default/policies/books", { body: onePerSecond });
 

@@ -1,4 +1,4 @@
-// What the URL of the sign-in page says: the page of the console that was asked for.
+// The URL of the sign-in page names the page of the console that was asked for.
 
 export interface SignInSearch {
   readonly to?: string;

@@ -72,7 +72,7 @@ let sweptUs = 0;
 /** Called when the request goes on, and not before: Redis would be charged for requests that are refused, or whose clients leave. */
 export function oweForGood(owed: Owed): void {
   const { policy, unanswered } = owed;
-  // What the response takes is owed when it is known.
+  // Redis is owed the units of the response when they are known.
   if (policy.policy.deferred) return;
   if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
   else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
