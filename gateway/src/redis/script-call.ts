@@ -13,7 +13,7 @@ import { slotOf } from "./hash-slot.ts";
 import { endWaiting, isSilent, leftSeconds, newPatience, type Patience, patienceSeconds } from "./patience.ts";
 import { callOf, callWithSource, exchange, exchangeOne, type Script } from "./script-request.ts";
 import { doubtPrimary, primaryOf } from "./sentinel.ts";
-import { doubtSlots, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
+import { doubtSlots, knownServerOfSlot, otherServerOfSlot, serverOfSlot, slotMoved } from "./slot-map.ts";
 
 /** How far a script without a reply got. connect: it was not sent. call: its reply was lost. reply: an error came. */
 type Stage = "connect" | "call" | "reply";
@@ -110,7 +110,8 @@ function followDetours(
     const leftMs = math.min(waitMsOf(settings, patience), settings.deadlineMs - spentMs);
     if (code !== "TRYAGAIN") redirects += 1;
     const isOwn = isOwnEnd(patience);
-    if (!isOwn) learn(settings, server, group, stage, code, failure);
+    if (!isOwn) learn(settings, server, stage, code);
+    if (!isOwn && code === "MOVED") learnMove(settings, server, group, failure);
     const late = leftMs < 1 || redirects > mostRedirects;
     // During the discovery of another server, the call does not wait for this one.
     endWaiting(patience);
@@ -159,11 +160,13 @@ export function isReachable(settings: RedisSettings, group: number): boolean {
 export interface Call {
   readonly script: Script;
   readonly keyCount: number;
+  /** Of its keys: see `groupOf`. Absent: the first of them tells. */
+  readonly group?: number;
   /** Of how many counters the reply tells. Absent: of one for each key. */
   readonly counters?: number;
   /** How many numbers the reply has: one number, or a list. Absent: it tells of counters. */
   readonly numbers?: number;
-  /** The keys, of the same group as those of the other calls, then the arguments. */
+  /** The keys, all of one group, then the arguments. */
   readonly keysAndArgs: readonly string[];
   /** The result: a reply or an error message. */
   reply: unknown;
@@ -173,8 +176,8 @@ export interface Call {
 }
 
 /**
- * Calls several scripts in one round trip. Those that were certainly not executed are called again. The first of them is called
- * by itself, which loads its script into Redis or yields a redirect; then the others are called together again.
+ * Calls several scripts, those of each server in one round trip. Those that were certainly not executed are called again: the first of them by
+ * itself, which loads its script into Redis or yields a redirect, and then the others together.
  */
 export function callScripts(
   settings: RedisSettings,
@@ -184,7 +187,7 @@ export function callScripts(
   let left = calls;
   for (let round = 0; round < mostRounds && left.length > 1; round++) {
     if (round > 0) callAlone(settings, left[0] as Call, patience);
-    left = callTogether(settings, round > 0 ? left.slice(1) : left, patience);
+    left = callByServer(settings, round > 0 ? left.slice(1) : left, patience);
   }
   for (const call of left) callAlone(settings, call, patience);
 }
@@ -198,12 +201,32 @@ function callAlone(settings: RedisSettings, call: Call, patience: Patience): voi
 }
 
 /** @returns the calls that were certainly not executed */
+function callByServer(settings: RedisSettings, calls: readonly Call[], patience: Patience): readonly Call[] {
+  if (settings.deployment.kind !== "cluster") return callTogether(settings, calls, patience);
+  let notRun: readonly Call[] = [];
+  let left = calls;
+  while (left.length > 0) {
+    const server = knownServerOfSlot(groupOfCall(settings, left[0] as Call));
+    const together: Call[] = [];
+    const elsewhere: Call[] = [];
+    for (const call of left) {
+      (knownServerOfSlot(groupOfCall(settings, call)) === server ? together : elsewhere).push(call);
+    }
+    notRun = notRun.concat(callTogether(settings, together, patience));
+    left = elsewhere;
+  }
+  return notRun;
+}
+
+function groupOfCall(settings: RedisSettings, { group, keysAndArgs }: Call): number {
+  return group ?? groupOf(settings, keysAndArgs[0] as string);
+}
+
+/** @param calls one or more, of one server @returns those that were certainly not executed */
 function callTogether(settings: RedisSettings, calls: readonly Call[], patience: Patience): readonly Call[] {
   const startedAt = stopwatchSeconds();
-  const first = calls[0] as Call;
-  const group = groupOf(settings, first.keysAndArgs[0] as string);
   endWaiting(patience);
-  const [server] = serverFor(settings, group, waitMsOf(settings, patience));
+  const [server] = serverFor(settings, groupOfCall(settings, calls[0] as Call), waitMsOf(settings, patience));
   if (server === undefined || server.breaker.open) return calls;
   const [redis] = connectTo(server, settings.deadlineMs, patience);
   if (redis === undefined) {
@@ -219,7 +242,7 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
     const isOwn = isOwnEnd(patience);
     noteFailed(settings, server, patience);
     if (!isOwn) {
-      learn(settings, server, group, "call", undefined, failure as string);
+      learn(settings, server, "call", undefined);
       countRedisFailure("call", failure);
     }
     for (const call of calls) {
@@ -233,8 +256,10 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
   for (let i = 0; i < calls.length; i++) {
     const call = calls[i] as Call;
     const error = errorIn(replies[i]);
-    if (error === undefined) call.reply = replies[i];
-    else if (changedNothing(codeOf(error))) notRun.push(call);
+    const code = error === undefined ? undefined : codeOf(error);
+    if (code === "MOVED") learnMove(settings, server, groupOfCall(settings, call), error as string);
+    if (code === undefined) call.reply = replies[i];
+    else if (changedNothing(code)) notRun.push(call);
     else {
       call.failure = error;
       call.mayHaveRun = true;
@@ -341,35 +366,25 @@ function noteFailed(settings: RedisSettings, server: RedisServer, patience: Pati
   if (!isOwnEnd(patience)) noteFailureOf(server, settings, isSilent(patience));
 }
 
-/**
- * Called when the server of a watched call is silent; its reply is still read, but no other request may wait for the server.
- *
- * @param group of the call's keys
- */
-export function noteSilentServer(settings: RedisSettings, patience: Patience, group: number): void {
+/** Called when the server of a watched call is silent; its reply is still read, but no other request may wait for the server. */
+export function noteSilentServer(settings: RedisSettings, patience: Patience): void {
   const server = patience.server as RedisServer;
   noteFailureOf(server, settings, true);
-  learn(settings, server, group, "call", undefined, "timeout");
+  learn(settings, server, "call", undefined);
   countRedisFailure("call", "timeout");
 }
 
 /** Applies what a failure says about the deployment. */
-function learn(
-  { deployment }: RedisSettings,
-  server: RedisServer,
-  slot: number,
-  stage: Stage,
-  code: ErrorCode | undefined,
-  failure: string,
-): void {
+function learn({ deployment }: RedisSettings, server: RedisServer, stage: Stage, code: ErrorCode | undefined): void {
   const unfit = code === "READONLY" || code === "LOADING" || code === "MASTERDOWN" || code === "CLUSTERDOWN";
-  if (deployment.kind === "sentinel") {
-    if (unfit || stage !== "reply") doubtPrimary(server);
-  } else if (deployment.kind === "cluster") {
-    if (unfit || stage !== "reply") doubtSlots();
-    const target = code === "MOVED" ? redirected(server, failure) : undefined;
-    if (target !== undefined) slotMoved(slot, target);
-  }
+  if (!unfit && stage === "reply") return;
+  if (deployment.kind === "sentinel") doubtPrimary(server);
+  else if (deployment.kind === "cluster") doubtSlots();
+}
+
+function learnMove({ deployment }: RedisSettings, server: RedisServer, slot: number, failure: string): void {
+  const target = deployment.kind === "cluster" ? redirected(server, failure) : undefined;
+  if (target !== undefined) slotMoved(slot, target);
 }
 
 /** @returns undefined if another attempt gains nothing, or might charge twice */

@@ -21,6 +21,11 @@ let sources: readonly Address[] | undefined;
 let first = 0;
 let doubted = false;
 
+/** Returns the node that serves this slot, as far as known. Does not ask. */
+export function knownServerOfSlot(slot: number): RedisServer | undefined {
+  return servers[slot];
+}
+
 /** @returns the node that serves this slot, as far as known; or the error message */
 export function serverOfSlot(
   deployment: ClusterDeployment,

@@ -6,10 +6,12 @@
 // A request waits as long as Redis answers anything. Once Redis has been silent for a whole deadline, all waiting requests are
 // released and decided without it. The reply is still read, because it shows what was charged.
 //
-// With Redis Cluster there is a batch queue for each slot, because no script may be given keys of several slots.
+// With Redis Cluster there is a batch queue for each node. No script may be given keys of several slots, so a batch has a call for each
+// slot, and all of them go in one round trip. While no node is known for a slot, the slot has a queue of its own.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countBatch, countLate } from "../../metrics/redis-calls.ts";
+import type { RedisServer } from "../../redis/connection.ts";
 import {
   endWatch,
   keepTicking,
@@ -23,6 +25,7 @@ import {
 import { type Call, callScript, callScripts, noteSilentServer } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
+import { knownServerOfSlot } from "../../redis/slot-map.ts";
 import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../../request/request-state.ts";
 import { runSoon } from "../../runtime/background.ts";
 import { nowMs } from "../../runtime/clock.ts";
@@ -30,13 +33,15 @@ import { noteDefect } from "../../runtime/defects.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
+import { weakTable } from "../../runtime/tables.ts";
 import type { RedisSettings } from "../../settings.ts";
 import { stayCharged } from "../store.ts";
 import { numbersPerCounter, type PendingCheck, type PendingCounter, takeReply, unpacked } from "./pending-check.ts";
 import { pushNumbers } from "./script-arguments.ts";
 
-/** Counters of one limit at one cost, which one script charges one after the other. */
+/** Counters of one limit and one group at one cost, which one script charges one after the other. */
 interface SharedCall {
+  readonly group: number;
   readonly cost: number;
   readonly script: Script;
   /** The same for all: quota, window, size, cost. */
@@ -48,8 +53,8 @@ interface SharedCall {
 interface Batch {
   readonly ready: Semaphore;
   readonly sharedCalls: SharedCall[];
-  /** The call that is being filled with counters of a limit. */
-  readonly callOfLimit: LuaTable<CompiledLimit, SharedCall>;
+  /** By group: the calls that are being filled with counters of a limit. */
+  readonly callsOfGroup: Record<number, LuaTable<CompiledLimit, SharedCall> | undefined>;
   /** Checks that have a call of their own. */
   readonly callers: PendingCheck[];
   counters: number;
@@ -65,7 +70,6 @@ type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly P
 
 export interface BatchQueue {
   readonly settings: RedisSettings;
-  readonly group: number;
   readonly reconcile: Reconcile;
   /** Batches that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
@@ -98,7 +102,10 @@ const tooMany = "too many requests wait for Redis";
 /** nginx frees what a thread's connections allocated only when the thread ends. */
 const mostFlushesPerThread = 10_000;
 
+/** By group. */
 const queues: Record<number, BatchQueue | undefined> = {};
+/** By node of a Redis Cluster. */
+const queuesOfNodes = weakTable<RedisServer, BatchQueue>();
 let threads = 0;
 /** In all batches of all queues. A request that is gone counts until its batch ends. */
 let waiting = 0;
@@ -108,14 +115,20 @@ export function waitingRequests(): number {
   return waiting;
 }
 
+/** @param group of the counters */
 export function queueOf(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
-  return queues[group] ?? newQueue(settings, group, reconcile);
+  const node = settings.deployment.kind === "cluster" ? knownServerOfSlot(group) : undefined;
+  let queue = node === undefined ? queues[group] : queuesOfNodes.get(node);
+  if (queue !== undefined) return queue;
+  queue = newQueue(settings, reconcile);
+  if (node === undefined) queues[group] = queue;
+  else queuesOfNodes.set(node, queue);
+  return queue;
 }
 
-function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
-  const queue: BatchQueue = {
+function newQueue(settings: RedisSettings, reconcile: Reconcile): BatchQueue {
+  return {
     settings,
-    group,
     reconcile,
     batches: [],
     running: false,
@@ -126,8 +139,6 @@ function newQueue(settings: RedisSettings, group: number, reconcile: Reconcile):
     direct: 0,
     directAtMs: 0,
   };
-  queues[group] = queue;
-  return queue;
 }
 
 /**
@@ -188,12 +199,15 @@ function join(batch: Batch, pending: PendingCheck): void {
     return;
   }
   const { limit, cost, script } = counter;
-  let shared = batch.callOfLimit.get(limit);
+  const { group } = pending;
+  const callOfLimit = batch.callsOfGroup[group] ?? new LuaTable<CompiledLimit, SharedCall>();
+  batch.callsOfGroup[group] = callOfLimit;
+  let shared = callOfLimit.get(limit);
   if (shared === undefined || shared.cost !== cost) {
     const numbers: string[] = [];
     pushNumbers(numbers, limit, cost);
-    shared = { cost, script, numbers, keys: [], pendingChecks: [] };
-    batch.callOfLimit.set(limit, shared);
+    shared = { group, cost, script, numbers, keys: [], pendingChecks: [] };
+    callOfLimit.set(limit, shared);
     batch.sharedCalls.push(shared);
   }
   shared.keys.push(counter.key);
@@ -212,7 +226,7 @@ function openBatch(queue: BatchQueue, counters: number): Batch | undefined {
     batch = {
       ready: semaphoreLibrary.new(0),
       sharedCalls: [],
-      callOfLimit: new LuaTable(),
+      callsOfGroup: {},
       callers: [],
       counters: 0,
       waiting: 0,
@@ -361,7 +375,7 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
 
 /** Called when Redis has been silent for a whole deadline. */
 function release(queue: BatchQueue, batch: Batch, beside: boolean): void {
-  noteSilentServer(queue.settings, batch.patience as Patience, queue.group);
+  noteSilentServer(queue.settings, batch.patience as Patience);
   batch.released = true;
   for (const { pendingChecks } of batch.sharedCalls) giveUpAll(pendingChecks);
   giveUpAll(batch.callers);
@@ -394,7 +408,8 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
     if (keyCount === 0) continue;
     counters += keyCount;
     for (const number of shared.numbers) keysAndArgs.push(number);
-    calls.push({ script: shared.script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
+    const { group, script } = shared;
+    calls.push({ group, script, keyCount, keysAndArgs, reply: undefined, failure: undefined });
   }
   const sharedCalls = calls.length;
   for (const pending of batch.callers) {

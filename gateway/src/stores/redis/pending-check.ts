@@ -23,6 +23,8 @@ export interface PendingCheck extends Unanswered {
   /** One counter, which a batch charges by one call with others of its limit. Undefined: the check has a call of its own. */
   counter: PendingCounter | undefined;
   readonly call: Call | undefined;
+  /** Of its keys: see `groupOf`. */
+  group: number;
   /** The longest that the request waits, in ms. */
   limitMs: number;
   /** Whether what is charged must not be lost with the request: it is refunded if the client goes away meanwhile. */
@@ -54,6 +56,7 @@ export function newPendingCheck<Checks extends readonly Check[]>(
     submittedAtSeconds: wallSeconds(),
     counter,
     call,
+    group: 0,
     limitMs: 0,
     mustKeep: false,
     inQueue: false,

@@ -9,9 +9,9 @@ import type { RedisSettings } from "../../settings.ts";
 import type { Owed, Refund } from "../store.ts";
 import { noteOwed } from "./debts.ts";
 import type { PendingCheck } from "./pending-check.ts";
-import { refundGroup, refundsOf } from "./refunds.ts";
+import { refundAll, refundGroup, refundsOf } from "./refunds.ts";
 import { allAllow } from "./replies.ts";
-import { firstKey } from "./slot-groups.ts";
+import { firstKey, groupsOf } from "./slot-groups.ts";
 
 /** By this time a released request has been decided, in nearly all cases. */
 const decidedAfterMs = 50;
@@ -43,6 +43,10 @@ export function reconcile(settings: RedisSettings, pendingChecks: readonly Pendi
   if (refunds.length === 0) return;
   const group = groupOf(settings, firstKey(refunds[0] as Refund));
   for (let tries = 0; tries < mostTries && !isReachable(settings, group); tries++) sleepMs(decidedAfterMs);
+  if (groupsOf(settings, refunds).length > 1) {
+    refundAll(refunds);
+    return;
+  }
   const failure = refundGroup(settings, refunds);
   if (failure !== undefined)
     warnSparingly("a refund failed: units of requests that did not wait for Redis stay charged", failure);

@@ -156,13 +156,18 @@ function collect(charges: readonly Charge[]): Batch | undefined {
   next = batch;
   const failure = runSoon(() => {
     next = undefined;
-    for (const together of roundTrips(batch.charges.filter((each) => isInThisRedis(each)))) refundGuarded(together);
+    refundAll(batch.charges.filter((each) => isInThisRedis(each)));
     if (batch.waiting > 0) batch.done.post(batch.waiting);
   });
   if (failure === undefined) return batch;
   next = undefined;
   warnSparingly(stayCharged, failure);
   return undefined;
+}
+
+/** Refunds these in their order, those at one server together. Yields. A refund that was certainly not made is made later. */
+export function refundAll(refunds: readonly Refund[]): void {
+  for (const together of roundTrips(refunds)) refundGuarded(together);
 }
 
 /** An error in some refunds must not prevent the others. */
@@ -238,7 +243,7 @@ function refundPostponed(): boolean {
     if (isReady) ready.push(charge);
     else warnSparingly(stayCharged, "Redis has been away for too long");
   }
-  for (const together of roundTrips(ready.filter((each) => isInThisRedis(each)))) refundGuarded(together);
+  refundAll(ready.filter((each) => isInThisRedis(each)));
   trying = postponed.length > 0 && !ngx.worker.exiting();
   return trying;
 }

@@ -60,7 +60,8 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
 export function submitPending(settings: RedisSettings, pending: PendingCheck, key: string, limitMs: number): void {
   pending.limitMs = limitMs;
   pending.inQueue = pending.mustKeep || limitMs < longestWaitMs(settings.deadlineMs);
-  submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
+  pending.group = groupOf(settings, key);
+  submitMeasured(settings, queueOf(settings, pending.group, reconcile), pending);
 }
 
 /**
@@ -109,8 +110,9 @@ export function submitAgain(
   pending.numbers = undefined;
   pending.at = 0;
   pending.failure = undefined;
+  pending.group = groupOf(settings, key);
   noteAsked(policy, key);
-  return submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
+  return submitMeasured(settings, queueOf(settings, pending.group, reconcile), pending);
 }
 
 /** A tail call, as are calls of it: after a wait, LuaJIT interprets the return to each frame. */

@@ -32,7 +32,7 @@ local function queueWorld(options)
   function self.counter(key, fields, name)
     local counter = submit.counterOf(self.policy(name), support.counterKey(name or "a", day, key or "k"))
     return support.with({
-      checks = {}, counter = counter, limitMs = 1000, mustKeep = false, inQueue = false, at = 0, abandoned = false, reconciled = false,
+      checks = {}, counter = counter, group = 0, limitMs = 1000, mustKeep = false, inQueue = false, at = 0, abandoned = false, reconciled = false,
       submittedAtSeconds = 0,
     }, fields or {})
   end

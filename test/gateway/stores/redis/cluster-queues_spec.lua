@@ -1,0 +1,109 @@
+-- gateway/src/stores/redis/batcher.ts with a Redis Cluster: requests of many slots share the round trips to each node.
+
+local redisCluster = require("test.gateway.virtual.redis-cluster")
+local support = require("test.gateway.virtual.support")
+local ask, fixed, policy, slowestUs, used = support.ask, support.fixed, support.policy, support.slowestUs, support.used
+
+local day = fixed("100/1d")
+local policies = { policy("a", day, { onStoreFailure = "deny" }), policy("b", day, { onStoreFailure = "deny" }) }
+
+-- One worker, and three nodes; a reply comes after so many µs.
+local function clusterWorld(roundTripUs)
+  local world = support.world({ workers = 1, policies = policies, deploys = redisCluster.deploys({ nodes = 3 }) })
+  ask(world, "b")
+  world.run(100)
+  for _, node in ipairs(world.deployment.nodes) do
+    node.upUs, node.downUs = roundTripUs / 2, roundTripUs / 2
+  end
+  return world
+end
+
+-- So many requests in each of so many ms, each of another key.
+local function flood(world, inMs, ms, meanwhile)
+  local requests = {}
+  for at = 1, ms do
+    for _ = 1, inMs do
+      requests[#requests + 1] = ask(world, "a", 1, { key = "k" .. #requests })[1]
+    end
+    if meanwhile then
+      meanwhile(at)
+    end
+    world.run(1)
+  end
+  return requests
+end
+
+local function connections(world)
+  local made = 0
+  for _, node in ipairs(world.deployment.nodes) do
+    made = made + (node.made or 0)
+  end
+  return made
+end
+
+describe("requests with ever new keys on a Redis Cluster", function()
+  it("wait for a round trip and a half, and so do others", function()
+    local world = clusterWorld(10000)
+    local before, others = connections(world), {}
+    local requests = flood(world, 20, 300, function(at)
+      if at % 5 == 0 then
+        others[#others + 1] = ask(world, "b", 1, { key = "o" .. at % 50 })[1]
+      end
+    end)
+    world.run(100)
+    assert.same({ [200] = 6000 }, world.statuses(requests))
+    assert.is_true(slowestUs(requests) <= 16000, tostring(slowestUs(requests)))
+    assert.is_true(slowestUs(others) <= 16000, tostring(slowestUs(others)))
+    -- Four batches of each node are under way at a time, and a request that comes first calls by itself.
+    assert.is_true(connections(world) - before <= 3 * 5, tostring(connections(world) - before))
+    support.assertQuiet(world)
+  end)
+
+  it("are decided, each once, while all slots of a node move", function()
+    local world = clusterWorld(2000)
+    local from, to = world.deployment.nodes[1], world.deployment.nodes[2]
+    local requests = flood(world, 20, 100, function(at)
+      if at ~= 50 then
+        return
+      end
+      for slot, owner in pairs(world.deployment.owners) do
+        if owner == from then
+          world.deployment.owners[slot] = to
+        end
+      end
+    end)
+    world.run(500)
+    assert.same({ [200] = 2000 }, world.statuses(requests))
+    for i = 1000, 1999 do
+      assert.equal(1, used(world, "a", day, "k" .. i))
+    end
+    -- A batch learns from one reply where all of its slots are: none follows its slots one by one.
+    assert.is_true(slowestUs(requests) <= 25000, tostring(slowestUs(requests)))
+    support.assertQuiet(world)
+  end)
+
+  it("that are given up together, because a node is silent, are refunded there if they were charged", function()
+    local world = clusterWorld(400)
+    local node = world.deployment.nodes[1]
+    flood(world, 10, 20)
+    world.run(10)
+    -- What is sent to the node is executed, and its replies come after the deadline.
+    node.downUs = 1000000
+    local requests = flood(world, 10, 20)
+    world.run(3000)
+    local denied = {}
+    for i, request in ipairs(requests) do
+      if request.status ~= 200 then
+        denied[#denied + 1] = "k" .. i - 1
+      end
+    end
+    assert.is_true(#denied > 20, tostring(#denied))
+    node.downUs = 200
+    world.run(3000)
+    -- The same keys were charged once before.
+    for _, key in ipairs(denied) do
+      assert.equal(1, used(world, "a", day, key), key)
+    end
+    assert.same({}, world.logged("a refund failed"))
+  end)
+end)
