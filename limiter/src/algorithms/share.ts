@@ -11,7 +11,7 @@ import { leakyBucket } from "./leaky-bucket.ts";
 import { admits, capacity, charge, keepsEntries, type Rate } from "./rate.ts";
 import { beginShapedBucket, clockOf, type ShapedBucket, shapedBucket } from "./shaped-bucket.ts";
 import { type SlidingWindow, slidingOf } from "./sliding-window.ts";
-import { owesAtLeast, tokenBucket } from "./token-bucket.ts";
+import { type Bucket, owesAtLeast, tokenBucket } from "./token-bucket.ts";
 
 /** What a node knows of a counter in Redis, by the node's own clock, in µs since the epoch. */
 export interface LastKnown {
@@ -32,19 +32,34 @@ export interface LastKnown {
  */
 export function shareOf(rate: Rate, shares: number, cost: number): Rate {
   const share = Math.floor(rate.quota / shares);
-  if (rate.algorithm === "token-bucket" || rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
-    const burst = Math.floor(capacity(rate) / shares);
-    return tokenBucket(Math.max(1, share), rate.windowUs, Math.max(cost, burst));
+  const quota = Math.max(1, share);
+  const burst = Math.max(cost, Math.floor(capacity(rate) / shares));
+  switch (rate.algorithm) {
+    case "token-bucket":
+      return remembering(tokenBucket(quota, rate.windowUs, burst), rate.fullUs, shares);
+    case "fixed-window":
+    case "calendar-window":
+      return remembering(tokenBucket(quota, rate.windowUs, burst), rate.windowUs, shares);
+    case "shaped-bucket": {
+      const initial = Math.floor(rate.initial / shares);
+      return remembering(shapedBucket(quota, rate.windowUs, burst, initial, rate.warmUpUs), rate.fullUs, shares);
+    }
+    case "leaky-bucket":
+      return remembering(leakyBucket(quota, rate.windowUs, burst - 1), rate.fullUs, shares);
+    default:
+      return slidingOf(rate.algorithm, Math.max(cost, share), rate.windowUs, rate.tickUs, rate.ticks);
   }
-  if (rate.algorithm === "shaped-bucket") {
-    const burst = Math.max(cost, Math.floor(rate.burst / shares));
-    const initial = Math.floor(rate.initial / shares);
-    return shapedBucket(Math.max(1, share), rate.windowUs, burst, initial, rate.warmUpUs);
-  }
-  if (rate.algorithm === "leaky-bucket") {
-    return leakyBucket(Math.max(1, share), rate.windowUs, Math.max(cost, Math.floor(rate.burst / shares)) - 1);
-  }
-  return slidingOf(rate.algorithm, Math.max(cost, share), rate.windowUs, rate.tickUs, rate.ticks);
+}
+
+/**
+ * Makes a bucket take no debt for that of a clock which stepped back if another share of the same counter may owe it: a share has as much burst
+ * as the request costs, and plans have shares that are rounded otherwise. No share of a limit that fills in `fullUs` owes more than
+ * twice as much for each gateway, because its quota is rounded down to half at most.
+ */
+function remembering<Share extends Bucket>(share: Share, fullUs: number, shares: number): Share {
+  const mutable = share as { -readonly [Name in keyof Bucket]: Bucket[Name] };
+  if (shares > 1) mutable.toleranceUs += Math.max(2 * shares * (fullUs + 1) - share.fullUs, 0);
+  return share;
 }
 
 /** A window that is used evenly is represented by this many charges. */

@@ -3,8 +3,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
-import { capacity, rateOf } from "../../../limiter/src/algorithms/rate.ts";
+import { capacity, type Rate, rateOf } from "../../../limiter/src/algorithms/rate.ts";
 import { beginShare, type LastKnown, shareOf } from "../../../limiter/src/algorithms/share.ts";
+import type { Bucket } from "../../../limiter/src/algorithms/token-bucket.ts";
 import { starts } from "../legal-limits.ts";
 import { Counter, ms } from "./counter.ts";
 
@@ -103,6 +104,59 @@ describe.each(counting)("shares by %s", (algorithm) => {
         }
       }),
       { numRuns: 300 },
+    );
+  });
+});
+
+/** Two plans that share a counter because they fill in the same time, and requests of both at any costs. */
+const plansAndCosts = (algorithm: "token-bucket" | "leaky-bucket") =>
+  fc
+    .record({
+      gateways: fc.integer({ min: 1, max: 12 }),
+      quota: fc.integer({ min: 1, max: 40 }),
+      // A leaky-bucket has room for one more.
+      capacity: fc.integer({ min: 2, max: 40 }),
+      times: fc.integer({ min: 1, max: 20 }),
+      windowMs: fc.integer({ min: 1, max: 20 }),
+    })
+    .chain(({ gateways, quota, capacity: held, times, windowMs }) => {
+      const windowUs = windowMs * ms;
+      const room = algorithm === "leaky-bucket" ? 1 : 0;
+      const plan = (size: number) =>
+        rateOf({ algorithm, quota: quota * size, windowUs, burst: held * size - room, precisionUs: 0 });
+      const plans = [plan(1), plan(times)] as const;
+      const step = fc.record({
+        plan: fc.nat(1),
+        cost: fc.oneof(fc.constant(1), fc.nat()),
+        afterUs: fc.oneof(fc.constant(0), fc.nat(windowUs), fc.nat(windowUs * gateways)),
+      });
+      return fc.record({
+        plans: fc.constant(plans),
+        gateways: fc.constant(gateways),
+        fromUs: starts,
+        steps: fc.array(step, { minLength: 1, maxLength: 80, size: "max" }),
+      });
+    });
+
+describe.each(["token-bucket", "leaky-bucket"] as const)("the share of a %s", (algorithm) => {
+  test("admits no more because requests have other costs or plans in between", () => {
+    fc.assert(
+      fc.property(plansAndCosts(algorithm), ({ plans, gateways, fromUs, steps }) => {
+        const counter = new Counter(plans[0]);
+        let [nowUs, owedUs, mostUs] = [fromUs, 0, 0];
+        for (const { plan, cost: drawn, afterUs } of steps) {
+          nowUs += afterUs;
+          const whole = plans[plan] as Rate;
+          const cost = 1 + (drawn % capacity(whole));
+          const share = shareOf(whole, gateways, cost) as Bucket;
+          counter.rate = share as Rate;
+          mostUs = Math.max(mostUs, share.fullUs + 1);
+          if (!counter.allows(nowUs, cost)) continue;
+          owedUs += Math.floor((cost * share.windowUs) / share.quota);
+          expect(owedUs).toBeLessThanOrEqual(mostUs + nowUs - fromUs);
+        }
+      }),
+      { numRuns: 500 },
     );
   });
 });

@@ -97,3 +97,25 @@ describe("while Redis is away, a client whose plan is used up", function()
     assert.equal(0, send(world, "free", 60))
   end)
 end)
+
+describe("while Redis is away, a client with requests of two plans that fill in the same time", function()
+  -- The shares of the smaller one are rounded down further.
+  for _, sizes in ipairs({ { 3, 10, 5, 100, 50 }, { 2, 10, 5, 100, 50 }, { 4, 60, 10, 600, 100 } }) do
+    local gateways, few, fewAtOnce, many, manyAtOnce = unpack(sizes)
+    it(("is admitted no more than with the larger one: %d gateways, %d and %d a minute"):format(gateways, few, many), function()
+      local world = worldOf({ named("rate", bucket(few .. "/1m", fewAtOnce)) }, { named("rate", bucket(many .. "/1m", manyAtOnce)) })
+      world.setGateways(gateways)
+      takeAway(world)
+      local count, beganUs = 0, world.clock.nowUs
+      while world.clock.nowUs - beganUs < 10000000 do
+        for _, plan in ipairs({ "pro", "free" }) do
+          local request = support.ask(world, "a", 1, { serviceUs = 0, variables = { http_x_plan = plan } })[1]
+          world.run(10)
+          count = count + (request.passed and 1 or 0)
+        end
+      end
+      local most = manyAtOnce / gateways + many / gateways * 10 / 60 + 1
+      assert.is_true(count <= most and count > manyAtOnce / gateways - 2, ("%d of %f"):format(count, most))
+    end)
+  end
+end)

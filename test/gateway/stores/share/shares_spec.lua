@@ -186,3 +186,26 @@ describe("a gateway that starts while control plane and Redis are down", functio
     os.execute("rm -r " .. path)
   end)
 end)
+
+describe("a share whose requests have several costs", function()
+  -- One gateway of ten: its share is 100 units a minute, with room for one request of 100.
+  for _, cost in ipairs({ { from = "header:x-cost", default = 1, max = 100 }, { from = "request-bytes", max = 100 } }) do
+    it("admits no more than with the largest of them: " .. cost.from, function()
+      local world = support.world({ policies = { policy("a", support.with(bucket("1000/1m", 100), {}), { cost = cost }) } })
+      world.setGateways(10)
+      world.redis.kill()
+      ask(world, "a", 4, { key = "another" })
+      world.run(300)
+      local units, beganUs = 0, world.clock.nowUs
+      while world.clock.nowUs - beganUs < 180000000 do
+        for _, size in ipairs({ 100, 1 }) do
+          local variables = { http_x_cost = tostring(size), content_length = tostring(size) }
+          local request = ask(world, "a", 1, { serviceUs = 0, variables = variables })[1]
+          world.run(375)
+          units = units + (request.passed and size or 0)
+        end
+      end
+      assert.is_true(units >= 250 and units <= 400, tostring(units))
+    end)
+  end
+end)
