@@ -106,6 +106,11 @@ const noWorker = "without sluice.initWorker(), this nginx receives no policies a
 const unlike = (name: string, nearest: string) =>
   `${name} is no setting and does nothing; the nearest that there is: ${nearest}`;
 
+const doesNotCompile = (directive: string, error: string) =>
+  expect.stringContaining(
+    `problem: DIR/nginx.conf:N: ${directive}: expected Lua that compiles, got an error in line:3: ${error}`,
+  ) as string;
+
 type Mistake = [
   what: string,
   edit: (config: string) => string,
@@ -187,6 +192,29 @@ const mistakes: Mistake[] = [
       expect.stringMatching(
         /^problem: DIR\/nginx\.conf:N: expected one of the functions access, .*healthz, .*, got sluice\.health\(\)$/,
       ) as string,
+    ],
+  ],
+  [
+    "a function that is not called",
+    (config) => config.replace("sluice.healthz()", "sluice.healthz"),
+    [doesNotCompile("content_by_lua_block", "'=' expected near")],
+  ],
+  [
+    "Lua without its end",
+    (config) => config.replace("sluice.log()", "if true then sluice.log()"),
+    [doesNotCompile("log_by_lua_block", "'end' expected (to close 'if' at line 2)")],
+  ],
+  [
+    "another spelling of sluice",
+    (config) => config.replace("sluice.healthz()", "Sluice.healthz()"),
+    ["problem: DIR/nginx.conf:N: expected the variable sluice, which init_by_lua sets, got Sluice"],
+  ],
+  [
+    "a location whose Lua hides the call around it",
+    (config) =>
+      config.replace("location / {", 'location / {\n location /admin { access_by_lua_block { ngx.header.x = "1" } }'),
+    [
+      "warning: DIR/nginx.conf:N: this Lua takes the place of that in DIR/nginx.conf:N, and does not call sluice.access() itself: requests go unlimited here",
     ],
   ],
   [
@@ -393,7 +421,7 @@ describe("on a good configuration, sluice-check", () => {
   });
 
   it("finds the call of a location that has others in it", async () => {
-    const nested = "location / {\n location /static/ { access_by_lua_block { local none } }";
+    const nested = "location / {\n location /static/ { access_by_lua_block { } }";
     expect(await check((config) => config.replace("location / {", nested))).toEqual(good);
   });
 

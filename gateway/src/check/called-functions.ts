@@ -1,9 +1,9 @@
-// Looks at all Lua of a configuration for what fails only when a request comes: functions that Sluice does not have, a variable `sluice`
-// that nobody has set, and a code cache that is switched off.
+// Looks at all Lua of a configuration for what fails only when a request comes: Lua that does not compile, functions that Sluice does not have,
+// a variable `sluice` that nobody has set, and a code cache that is switched off.
 
 import { bareCode, calledFields } from "./lua-code.ts";
 import type { Directive } from "./nginx-syntax.ts";
-import { type Findings, luaIn } from "./phases.ts";
+import { type Findings, luaIn, phaseOf } from "./phases.ts";
 
 /** @param functions what the global `sluice` has after init_by_lua; undefined: there is no such global */
 export function findWrongCalls(
@@ -17,7 +17,7 @@ export function findWrongCalls(
     if (name === "lua_code_cache" && words[0] === "off") {
       findings.problems.push(`${place}: expected no "lua_code_cache off": without the cache, Sluice limits nothing`);
     }
-    if (string.find(name, "_by_lua")[0] !== undefined) findWrongCallsIn(directive, functions, findings);
+    if (phaseOf(name) !== undefined) findWrongCallsIn(directive, functions, findings);
   }
 }
 
@@ -28,9 +28,17 @@ function findWrongCallsIn(
 ): void {
   // Another search has told of a file that cannot be read.
   const { text, place } = luaIn(directive, { problems: [], warnings: [] });
+  const [compiled, failure] = loadstring(text ?? "", "=line");
+  if (compiled === undefined) {
+    problems.push(`${place}: ${directive.name}: expected Lua that compiles, got an error in ${failure}`);
+    return;
+  }
   const code = bareCode(text ?? "");
+  const misspelt = functions === undefined ? undefined : otherSpellingOf(code);
+  if (misspelt !== undefined)
+    problems.push(`${place}: expected the variable sluice, which init_by_lua sets, got ${misspelt}`);
   // It may be something else here.
-  if (string.find(code, "%f[%w_]sluice%s*=")[0] !== undefined) return;
+  if (assigns(code, "sluice")) return;
   for (const called of calledFields(code, "sluice")) {
     if (functions === undefined) {
       problems.push(
@@ -41,4 +49,16 @@ function findWrongCallsIn(
     if (functions.includes(called)) continue;
     problems.push(`${place}: expected one of the functions ${functions.join(", ")}, got sluice.${called}()`);
   }
+}
+
+/** Returns another spelling of `sluice` by which the code calls a function, such as `Sluice`. */
+function otherSpellingOf(code: string): string | undefined {
+  for (const [owner = ""] of string.gmatch(code, "%f[%w_.]([%a_][%w_]*)%s*[.]%s*[%a_][%w_]*%s*%(")) {
+    if (owner !== "sluice" && string.lower(owner) === "sluice" && !assigns(code, owner)) return owner;
+  }
+  return undefined;
+}
+
+function assigns(code: string, variable: string): boolean {
+  return string.find(code, `%f[%w_]${variable}%s*=`)[0] !== undefined;
 }

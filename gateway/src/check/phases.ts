@@ -26,14 +26,22 @@ export interface PhaseLua {
  * @param findings gets a problem if there is a file that cannot be read
  */
 export function luaOf(block: readonly Directive[], phase: string, findings: Findings): PhaseLua | undefined {
-  const names = ["", "_block", "_file"].map((form) => `${phase}_by_lua${form}`);
-  const directive = block.find(({ name }) => names.includes(name));
+  const directive = block.find(({ name }) => phaseOf(name) === phase);
   return directive === undefined ? undefined : luaIn(directive, findings);
+}
+
+const forms = ["_by_lua", "_by_lua_block", "_by_lua_file"];
+
+/** Returns the phase whose Lua a directive has, such as `access`. Undefined: it is another directive. */
+export function phaseOf(directive: string): string | undefined {
+  const form = forms.find((each) => directive.endsWith(each));
+  return form === undefined ? undefined : directive.slice(0, -form.length);
 }
 
 /** Returns the Lua of a directive such as access_by_lua_block. */
 export function luaIn({ name, words, lua, place }: Directive, { problems }: Findings): PhaseLua {
-  const [word = ""] = words;
+  // The first word of set_by_lua is a variable.
+  const word = words[name.startsWith("set_by_lua") ? 1 : 0] ?? "";
   if (!name.endsWith("_file")) return { text: lua ?? word, place };
   if (word.includes("$")) return { text: undefined, place };
   const [text, failure] = readFile(word.startsWith("/") ? word : ngx.config.prefix() + word);
@@ -96,6 +104,7 @@ function visit(
     rewrite: luaOf(block, "rewrite", findings) ?? around.rewrite,
     log: luaOf(block, "log", findings) ?? around.log,
   };
+  noteHidden(here, around, seen, findings);
   const servers = block.filter(({ name }) => name === "server");
   const locations = block.filter(({ name }) => name === "location");
   const conditions = block.filter(({ name }) => name === "if");
@@ -106,13 +115,31 @@ function visit(
   if (isLocation || (servers.length === 0 && locations.length === 0)) noteCalls(here, seen, findings);
 }
 
-function noteCalls({ access, rewrite, log }: Inherited, seen: Seen, { warnings }: Findings): void {
+/** Lua of a block replaces that of the blocks around it. Who writes an empty one means that. */
+function noteHidden({ access, rewrite }: Inherited, around: Inherited, seen: Seen, findings: Findings): void {
+  if (access === undefined || access === around.access || !calls(around.access, "access")) return;
+  if (calls(access, "access") || calls(rewrite, "rewrite") || bareCode(access.text ?? "") === "") return;
+  warnOnce(
+    `${access.place}: this Lua takes the place of that in ${around.access?.place}, and does not call sluice.access() itself: requests go unlimited here`,
+    seen,
+    findings,
+  );
+}
+
+function warnOnce(sentence: string, { said }: Seen, { warnings }: Findings): void {
+  if (said[sentence] === undefined) warnings.push(sentence);
+  said[sentence] = true;
+}
+
+function noteCalls({ access, rewrite, log }: Inherited, seen: Seen, findings: Findings): void {
   const deciding = calls(access, "access") ? access : calls(rewrite, "rewrite") ? rewrite : undefined;
   if (deciding === undefined) return;
   seen.decides = true;
   if (calls(log, "log")) return;
   const got = log === undefined ? "none" : `other Lua (${log.place})`;
-  const sentence = `${deciding.place}: beside this Lua, expected "log_by_lua_block { sluice.log() }", got ${got}: slots of concurrency are freed late, and responses do not cost their bytes`;
-  if (seen.said[sentence] === undefined) warnings.push(sentence);
-  seen.said[sentence] = true;
+  warnOnce(
+    `${deciding.place}: beside this Lua, expected "log_by_lua_block { sluice.log() }", got ${got}: slots of concurrency are freed late, and responses do not cost their bytes`,
+    seen,
+    findings,
+  );
 }
