@@ -151,9 +151,10 @@ function unitsOf(debt: Debt | undefined, counterFamily: string): number {
   return 0;
 }
 
-/** Plans of a policy with other counters have debts of their own. The values come last, because clients write them. */
+/** Each plan of a policy has debts of its own, which are charged by its limits. The values come last, because clients write them. */
 function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): string {
-  return `${policy.counterPrefix}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}:${keyValues}`;
+  const counters = policy.limits.map(({ counterSuffix }) => counterSuffix).join("");
+  return `${policy.counterPrefix}${policy.plan ?? ""} ${counters}:${keyValues}`;
 }
 
 /** Makes room: removes debts that have completely refilled. */

@@ -119,3 +119,24 @@ describe("while Redis is away, a client with requests of two plans that fill in 
     end)
   end
 end)
+
+describe("when Redis is back, a client that went on with requests of two plans of one counter", function()
+  for _, limit in ipairs({ fixed("50/1d"), bucket("50/1d", 50) }) do
+    it("has what is left of the larger plan, after what it took: " .. limit.algorithm, function()
+      local small = with(limit, { quota = 5, burst = limit.burst and 5 })
+      local world = worldOf({ named("daily", small) }, { named("daily", limit) })
+      local count = 0
+      for _ = 1, 3 do
+        takeAway(world)
+        count = count + send(world, "pro", 6) + send(world, "free", 1)
+        world.redis.go()
+        world.run(3000)
+      end
+      assert.equal(21, count)
+      -- In a bucket, a unit of the smaller plan takes the place of ten. In a window, the smaller plan has room for five units, and is charged for
+      -- one: the larger plan has more than that from the first time on.
+      local left = limit.algorithm == "fixed-window" and 31 or 2
+      assert.equal(left, send(world, "pro", 60))
+    end)
+  end
+end)
