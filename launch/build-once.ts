@@ -1,6 +1,6 @@
 // Runs a build, unless none of its sources has changed since the last time.
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { whyNot } from "./kept-file.ts";
 import { projectDir } from "./settings.ts";
@@ -24,12 +24,15 @@ export async function buildOnce({ what, builder, dist, outputs, sources }: Build
   const stamp = fingerprint(sources);
   const isBuilt = outputs.every((file) => existsSync(join(dist, file)));
   if (isBuilt && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
-  const built = await runStep(`building the ${what}`, process.execPath, [builder], { cwd: projectDir });
+  // What is built has no secrets, and the account of the data directory reads it, whoever has built it.
+  const readable = ["-c", 'umask 022 && exec "$0" "$1"', process.execPath, builder];
+  const built = await runStep(`building the ${what}`, "/bin/sh", readable, { cwd: projectDir });
   if (built.code !== 0) {
     throw new SetupError(`the build of the ${what} failed (exit code ${built.code}):\n${built.output.trimEnd()}`);
   }
   try {
     writeFileSync(stampFile, stamp);
+    chmodSync(stampFile, 0o644);
   } catch (error) {
     say(`warning: cannot write ${stampFile}: ${whyNot(error)}; the next start will build again`);
   }
