@@ -81,12 +81,12 @@ export function decideOneInRedis(
   submitAgain(settings, pending, policy, key);
   // A pending check that was given up stays with `reconcile`.
   if (!hasReply(pending)) {
-    noteUnanswered(key);
+    noteUnanswered(policy, key);
     return $multi(undefined, pending.failure, pending);
   }
   const allowed = readOne(pending, check, merged);
   lastChargedAt = check.chargedAt[0] as number;
-  if (allowed) forgetRefusalOf(key, pending.submittedAtSeconds);
+  if (allowed) forgetRefusalOf(policy, key, pending.submittedAtSeconds);
   // The numbers may belong to a whole batch, and must not be kept alive.
   pending.numbers = undefined;
   if (idlePending.length < mostIdlePending) idlePending.push(pending);

@@ -78,7 +78,7 @@ function admitByOneCall(redis: RedisSettings, checks: readonly Check[], outcome:
   if (allowed !== true) return allowed;
   for (const check of checks) {
     const { policy, keyValues, chargedAt } = check;
-    forgetRefusalOf(firstKey(check), submittedAtSeconds);
+    forgetRefusalOf(policy, firstKey(check), submittedAtSeconds);
     outcome.charges.push({
       policy,
       limits: policy.limits,

@@ -20,6 +20,8 @@ import { dropSharedRefusal, readSharedRefusal, shareRefusal } from "./shared-ref
 interface Refusal {
   /** The compiled policy: if it was edited since, the refusal does not apply. */
   readonly policy: CompiledPolicy;
+  /** The key of its first counter. */
+  readonly name: string;
   readonly submittedAtSeconds: number;
   /** By Redis' reply, no units are available before this time; clients are told so. */
   readonly retryAtSeconds: number;
@@ -64,6 +66,7 @@ const lookEverySeconds = 0.02;
 const mostWaitMs = 1_000;
 const askEveryMs = 5;
 
+/** By the key of the policy's first counter, and by plan: plans may have counters in common, and their requests may take turns. */
 let recent: Record<string, Refusal | undefined> = {};
 let older: Record<string, Refusal | undefined> = {};
 let recentCount = 0;
@@ -86,6 +89,16 @@ const mostReturns = 1024;
 const returnsKey = "refusals-returns:";
 let seenReturns: number | undefined;
 
+/** Returns where the refusal of a policy and key is kept. */
+function placeIn({ plan }: CompiledPolicy, name: string): string {
+  return plan === undefined ? name : `${plan} ${name}`;
+}
+
+function refusalOf(policy: CompiledPolicy, name: string): Refusal | undefined {
+  const at = placeIn(policy, name);
+  return recent[at] ?? older[at];
+}
+
 /** Called when a worker starts. @param forgetMore clears other caches that are wrong after an operator has changed counters */
 export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void): void {
   runEvery(lookEverySeconds, () => {
@@ -107,8 +120,8 @@ export function keepRefusalsTrue(settings: RedisSettings, forgetMore: () => void
     settings,
     () => recentCount > 0,
     () => {
-      for (const name in recent) dropSharedRefusal(name);
-      for (const name in older) dropSharedRefusal(name);
+      for (const at in recent) dropSharedRefusal((recent[at] as Refusal).name);
+      for (const at in older) dropSharedRefusal((older[at] as Refusal).name);
       forgetRefusals();
     },
   );
@@ -136,7 +149,8 @@ export function rememberRefusal(
   const now = wallSeconds();
   if (haveComeBack(place, submittedAtSeconds, now)) return;
   const retrySeconds = (endsNever ? endless : retryAfterUs) / 1_000_000;
-  const before = recent[name] ?? older[name];
+  const at = placeIn(policy, name);
+  const before = recent[at] ?? older[at];
   const retryAtSeconds = submittedAtSeconds + retrySeconds;
   const mostSeconds = usedUp.isLasting && policy.policy.onLimit.action === "reject" ? longest : shortSeconds;
   if (recentCount >= mostRemembered) {
@@ -144,11 +158,12 @@ export function rememberRefusal(
     recent = {};
     recentCount = 0;
   }
-  if (recent[name] === undefined) recentCount += 1;
+  if (recent[at] === undefined) recentCount += 1;
   // Only what is shown first is counted down.
   if (merged.violated.length > 1) merged.others = [];
   const refusal: Refusal = {
     policy,
+    name,
     submittedAtSeconds,
     retryAtSeconds,
     untilSeconds: submittedAtSeconds + math.min(retrySeconds, mostSeconds),
@@ -159,7 +174,7 @@ export function rememberRefusal(
     known: knownFrom(usedUp, submittedAtSeconds, retryAtSeconds),
     place,
   };
-  recent[name] = refusal;
+  recent[at] = refusal;
   if (refusal.known !== undefined) {
     shareRefusal(policy, name, seenVersion ?? 0, refusal.known, retryAtSeconds);
   } else if (before?.policy.limits === policy.limits) {
@@ -175,7 +190,7 @@ export function rememberRefusal(
  * @param merged then receives the refusal
  */
 export function recallRefusal(policy: CompiledPolicy, name: string, merged: MergedDecision): boolean {
-  const refusal = recent[name] ?? older[name];
+  const refusal = refusalOf(policy, name);
   if (refusal === undefined || refusal.policy !== policy) return false;
   const now = wallSeconds();
   // The cached refusal does not apply either if the clock has stepped back behind it.
@@ -199,7 +214,7 @@ export function recallRefusal(policy: CompiledPolicy, name: string, merged: Merg
  * @param name the key of the policy's first counter
  */
 export function noteAsked(policy: CompiledPolicy, name: string): undefined {
-  const refusal = recent[name] ?? older[name];
+  const refusal = refusalOf(policy, name);
   if (refusal === undefined || refusal.policy !== policy || refusal.untilSeconds === 0) return;
   const now = wallSeconds();
   if (now < refusal.untilSeconds) return;
@@ -207,8 +222,8 @@ export function noteAsked(policy: CompiledPolicy, name: string): undefined {
 }
 
 /** There was no reply to that check. */
-export function noteUnanswered(name: string): undefined {
-  const refusal = recent[name] ?? older[name];
+export function noteUnanswered(policy: CompiledPolicy, name: string): undefined {
+  const refusal = refusalOf(policy, name);
   if (refusal !== undefined) refusal.askedUntilSeconds = 0;
 }
 
@@ -219,7 +234,7 @@ export function noteUnanswered(name: string): undefined {
  * @param name the key of the policy's first counter
  */
 export function lastRefusal(policy: CompiledPolicy, name: string): LastKnown | undefined {
-  const refusal = recent[name] ?? older[name];
+  const refusal = refusalOf(policy, name);
   const own = refusal === undefined || refusal.policy.limits !== policy.limits ? undefined : stillKnown(refusal);
   const others = readSharedRefusal(policy, name, seenVersion ?? 0);
   return own === undefined || (others !== undefined && others.nothingUntilUs > own.nothingUntilUs) ? others : own;
@@ -259,18 +274,18 @@ function noteUnits(refusal: Refusal, name: string, submittedAtSeconds: number): 
  * @param name the key of the policy's first counter
  */
 export function refusalKnownSince(policy: CompiledPolicy, name: string): number {
-  const refusal = recent[name] ?? older[name];
+  const refusal = refusalOf(policy, name);
   return refusal?.policy === policy ? refusal.submittedAtSeconds : 0;
 }
 
 /**
- * Called when Redis has charged the key: what clients are told of it is not true any more.
+ * Called when Redis has charged the key by this policy: what clients are told of it is not true any more.
  *
  * @param name the key of the policy's first counter
  * @param submittedAtSeconds since the epoch, when the check was submitted, or shortly before
  */
-export function forgetRefusalOf(name: string, submittedAtSeconds: number): void {
-  const refusal = recent[name] ?? older[name];
+export function forgetRefusalOf(policy: CompiledPolicy, name: string, submittedAtSeconds: number): void {
+  const refusal = refusalOf(policy, name);
   if (refusal === undefined || submittedAtSeconds < refusal.submittedAtSeconds) return;
   refusal.untilSeconds = 0;
   refusal.askedUntilSeconds = 0;

@@ -135,7 +135,7 @@ export function readReply(
 
 /** Redis had units for these when it refused the request because of others: what is remembered of them is not true any more. */
 function forgetOthers(checks: readonly Check[], submittedAtSeconds: number): void {
-  for (const check of checks) if (check.allowed) forgetRefusalOf(firstKey(check), submittedAtSeconds);
+  for (const check of checks) if (check.allowed) forgetRefusalOf(check.policy, firstKey(check), submittedAtSeconds);
 }
 
 function longerWait(a: number, b: number): number {

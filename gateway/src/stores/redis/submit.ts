@@ -51,7 +51,7 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
   const unanswered = hasReply(pending) ? undefined : pending;
   for (const check of checks) {
     check.unanswered = unanswered;
-    if (unanswered !== undefined) noteUnanswered(firstKey(check));
+    if (unanswered !== undefined) noteUnanswered(check.policy, firstKey(check));
   }
   return pending;
 }

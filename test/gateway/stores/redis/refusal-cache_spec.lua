@@ -259,6 +259,27 @@ describe("a refusal by Redis", function()
     assert.same({ false, true }, { known("n1"), known("n8300") })
   end)
 
+  it("is known of each plan, also where requests of several plans of a counter take turns", function()
+    local function plan(quota)
+      return { support.with(fixed(quota .. "/1d"), { name = "daily" }) }
+    end
+    local plans = { plans = { free = plan(5), pro = plan(50) }, planBy = "header:x-plan", defaultPlan = "free" }
+    local world = support.world({ workers = 1, policies = { policy("a", nil, plans) } })
+    local function send(name, count)
+      local requests = ask(world, "a", count, { variables = { http_x_plan = name } })
+      world.run(10)
+      return world.statuses(requests)
+    end
+    assert.same({ [200] = 50, [429] = 5 }, send("pro", 55))
+    assert.same({ [429] = 1 }, send("free", 1))
+    world.redis.calls = {}
+    for _ = 1, 50 do
+      assert.same({ [429] = 1 }, send("pro", 1))
+      assert.same({ [429] = 1 }, send("free", 1))
+    end
+    assert.equal(0, world.redis.count("charge_fixed_window"))
+  end)
+
   describe("while Redis is away", function()
     it("is known to all workers, also to those of a reload", function()
       local world = usedUp({ workers = 2 })
