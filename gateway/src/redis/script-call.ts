@@ -173,21 +173,43 @@ export interface Call {
   failure: string | undefined;
   /** Without a reply: whether Redis may have executed it anyway. */
   mayHaveRun?: boolean;
+  /** The last error with which a server has not executed it. */
+  notRunBecause?: ErrorCode;
 }
 
 /**
  * Calls several scripts, those of each server in one round trip. Those that were certainly not executed are called again: the first of them by
- * itself, which loads its script into Redis or yields a redirect, and then the others together.
+ * itself, which loads its script into Redis or follows a redirect, and then the others together.
  */
 export function callScripts(
   settings: RedisSettings,
   calls: readonly Call[],
   patience: Patience = newPatience(settings.deadlineMs),
 ): void {
-  let left = calls;
-  for (let round = 0; round < mostRounds && left.length > 1; round++) {
-    if (round > 0) callAlone(settings, left[0] as Call, patience);
-    left = callByServer(settings, round > 0 ? left.slice(1) : left, patience);
+  callAgain(settings, calls.length > 1 ? callByServer(settings, calls, patience) : calls, patience);
+}
+
+/**
+ * Does the same for scripts whose keys are at the same node of a Redis Cluster as those of the first one, and follows none whose slot is elsewhere,
+ * or moving: these have neither a reply nor a failure afterwards. So none waits for the slot of another.
+ */
+export function callAtNode(settings: RedisSettings, calls: readonly Call[], patience: Patience): void {
+  const server = knownServerOfSlot(groupOfCall(settings, calls[0] as Call));
+  const there = calls.filter((call) => knownServerOfSlot(groupOfCall(settings, call)) === server);
+  const left = callTogether(settings, there, patience).filter(({ notRunBecause }) => !isOfSlot(notRunBecause));
+  callAgain(settings, left, patience);
+}
+
+/** Whether a node says this of one slot, and may say something else of others. */
+function isOfSlot(code: ErrorCode | undefined): boolean {
+  return code === "MOVED" || code === "ASK" || code === "TRYAGAIN" || code === "CLUSTERDOWN";
+}
+
+function callAgain(settings: RedisSettings, notRun: readonly Call[], patience: Patience): void {
+  let left = notRun;
+  for (let round = 1; round < mostRounds && left.length > 1; round++) {
+    callAlone(settings, left[0] as Call, patience);
+    left = callByServer(settings, left.slice(1), patience);
   }
   for (const call of left) callAlone(settings, call, patience);
 }
@@ -230,7 +252,8 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
   if (server === undefined || server.breaker.open) return calls;
   const [redis] = connectTo(server, settings.deadlineMs, patience);
   if (redis === undefined) {
-    noteFailed(settings, server, patience);
+    // A single call is tried again at once, and that failure counts.
+    if (calls.length > 1) noteFailed(settings, server, patience);
     return calls;
   }
   const requests: string[][] = [];
@@ -259,8 +282,10 @@ function callTogether(settings: RedisSettings, calls: readonly Call[], patience:
     const code = error === undefined ? undefined : codeOf(error);
     if (code === "MOVED") learnMove(settings, server, groupOfCall(settings, call), error as string);
     if (code === undefined) call.reply = replies[i];
-    else if (changedNothing(code)) notRun.push(call);
-    else {
+    else if (changedNothing(code)) {
+      call.notRunBecause = code;
+      notRun.push(call);
+    } else {
       call.failure = error;
       call.mayHaveRun = true;
     }

@@ -7,7 +7,8 @@
 // released and decided without it. The reply is still read, because it shows what was charged.
 //
 // With Redis Cluster there is a batch queue for each node. No script may be given keys of several slots, so a batch has a call for each
-// slot, and all of them go in one round trip. While no node is known for a slot, the slot has a queue of its own.
+// slot, and all of them go in one round trip. A slot also has a queue of its own, for as long as it moves or its node is unknown or away: what waits
+// for that slot then delays no other.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countBatch, countLate } from "../../metrics/redis-calls.ts";
@@ -22,7 +23,7 @@ import {
   patienceSeconds,
   watchedPatience,
 } from "../../redis/patience.ts";
-import { type Call, callScript, callScripts, noteSilentServer } from "../../redis/script-call.ts";
+import { type Call, callAtNode, callScript, callScripts, noteSilentServer } from "../../redis/script-call.ts";
 import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { knownServerOfSlot } from "../../redis/slot-map.ts";
@@ -70,6 +71,8 @@ type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly P
 
 export interface BatchQueue {
   readonly settings: RedisSettings;
+  /** Whether it has the slots of a node, and not one group. */
+  readonly isOfNode: boolean;
   readonly reconcile: Reconcile;
   /** Batches that wait to be sent, in this order; requests join the last. */
   batches: Batch[];
@@ -118,17 +121,22 @@ export function waitingRequests(): number {
 /** @param group of the counters */
 export function queueOf(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
   const node = settings.deployment.kind === "cluster" ? knownServerOfSlot(group) : undefined;
-  let queue = node === undefined ? queues[group] : queuesOfNodes.get(node);
-  if (queue !== undefined) return queue;
-  queue = newQueue(settings, reconcile);
-  if (node === undefined) queues[group] = queue;
-  else queuesOfNodes.set(node, queue);
+  if (node === undefined || node.breaker.open) return queueOfGroup(settings, group, reconcile);
+  const queue = queuesOfNodes.get(node) ?? newQueue(settings, reconcile, true);
+  queuesOfNodes.set(node, queue);
   return queue;
 }
 
-function newQueue(settings: RedisSettings, reconcile: Reconcile): BatchQueue {
+function queueOfGroup(settings: RedisSettings, group: number, reconcile: Reconcile): BatchQueue {
+  const queue = queues[group] ?? newQueue(settings, reconcile, false);
+  queues[group] = queue;
+  return queue;
+}
+
+function newQueue(settings: RedisSettings, reconcile: Reconcile, isOfNode: boolean): BatchQueue {
   return {
     settings,
+    isOfNode,
     reconcile,
     batches: [],
     running: false,
@@ -150,6 +158,12 @@ export function submitTo(queue: BatchQueue, pending: PendingCheck): undefined {
     return callDirectly(queue, pending);
   }
   if (pending.mustKeep) keepPending(queue, pending);
+  submitInBatch(queue, pending);
+  if (pending.mustKeep) forgetPending();
+}
+
+function submitInBatch(queue: BatchQueue, pending: PendingCheck): undefined {
+  const beganAtSeconds = patienceSeconds();
   const batch = openBatch(queue, pending.call?.keyCount ?? 1);
   if (batch === undefined) {
     pending.failure = tooMany;
@@ -157,8 +171,20 @@ export function submitTo(queue: BatchQueue, pending: PendingCheck): undefined {
   } else {
     join(batch, pending);
     awaitReply(queue, batch, pending);
+    if (pending.isElsewhere && !pending.abandoned) submitElsewhere(queue, pending, beganAtSeconds);
   }
-  if (pending.mustKeep) forgetPending();
+}
+
+function submitElsewhere(
+  { settings, reconcile }: BatchQueue,
+  pending: PendingCheck,
+  beganAtSeconds: number,
+): undefined {
+  pending.isElsewhere = false;
+  pending.limitMs = math.max(pending.limitMs - (patienceSeconds() - beganAtSeconds) * 1000, 1);
+  const queue = queueOfGroup(settings, pending.group, reconcile);
+  if (mayCallDirectly(queue, pending.inQueue)) return callDirectly(queue, pending);
+  return submitInBatch(queue, pending);
 }
 
 /** @param inQueue the queue's thread has to read the reply, if a thread can be had */
@@ -362,7 +388,7 @@ function sendNext(queue: BatchQueue, beside: boolean): boolean {
   const { settings } = queue;
   const patience = watchedPatience(settings.deadlineMs, () => release(queue, batch, beside));
   batch.patience = patience;
-  const [flushed, failure] = pcall(flush, settings, batch, patience);
+  const [flushed, failure] = pcall(flush, queue, batch, patience);
   endWatch(patience);
   if (!flushed) noteDefect("redis", "a defect in Sluice left a batch of requests undecided by Redis", failure);
   // Before a request with a reply goes on: it may reuse its pending check for another one.
@@ -399,7 +425,7 @@ function giveUpAll(pendingChecks: readonly PendingCheck[]): void {
   }
 }
 
-function flush(settings: RedisSettings, batch: Batch, patience: Patience): void {
+function flush({ settings, isOfNode }: BatchQueue, batch: Batch, patience: Patience): void {
   const calls: Call[] = [];
   let counters = 0;
   for (const shared of batch.sharedCalls) {
@@ -420,7 +446,8 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
   }
   if (calls.length === 0) return;
   countBatch(counters);
-  callScripts(settings, calls, patience);
+  if (isOfNode) callAtNode(settings, calls, patience);
+  else callScripts(settings, calls, patience);
   let next = 0;
   for (const shared of batch.sharedCalls) {
     if (next >= sharedCalls) break;
@@ -429,6 +456,7 @@ function flush(settings: RedisSettings, batch: Batch, patience: Patience): void 
   for (const pending of batch.callers) {
     const call = pending.call as Call;
     const { reply, failure, mayHaveRun } = call;
+    pending.isElsewhere = isElsewhere(call);
     if (reply !== undefined) takeReply(pending, reply, call);
     if (pending.numbers === undefined) pending.lost = reply !== undefined || mayHaveRun === true;
     pending.failure ??= failure;
@@ -450,8 +478,14 @@ function keysOf({ keys, pendingChecks }: SharedCall): string[] {
   return sent;
 }
 
+/** Returns whether it was certainly not executed, and nobody has followed it. */
+function isElsewhere({ reply, failure }: Call): boolean {
+  return reply === undefined && failure === undefined;
+}
+
 /** @returns false if none of these checks was sent */
-function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, mayHaveRun }: Call): boolean {
+function takeReplies({ pendingChecks }: SharedCall, call: Call): boolean {
+  const { keyCount, reply, failure, mayHaveRun } = call;
   let sent = false;
   const numbers = unpacked(reply, keyCount);
   const failed = failure ?? oddReply;
@@ -459,7 +493,8 @@ function takeReplies({ pendingChecks }: SharedCall, { keyCount, reply, failure, 
     if (pending.at < 0) continue;
     sent = true;
     pending.numbers = numbers;
-    if (numbers !== undefined) continue;
+    pending.isElsewhere = isElsewhere(call);
+    if (numbers !== undefined || pending.isElsewhere) continue;
     pending.failure ??= failed;
     pending.lost = reply !== undefined || mayHaveRun === true;
   }

@@ -31,6 +31,8 @@ export interface PendingCheck extends Unanswered {
   mustKeep: boolean;
   /** Whether the queue's thread has to read the reply, because the request may stop waiting earlier than others. */
   inQueue: boolean;
+  /** The node of its queue has certainly not executed it: its slot is moving, or the node is away. It goes to its slot's own queue. */
+  isElsewhere: boolean;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
   /** The place at which the numbers of this check begin. */
@@ -60,6 +62,7 @@ export function newPendingCheck<Checks extends readonly Check[]>(
     limitMs: 0,
     mustKeep: false,
     inQueue: false,
+    isElsewhere: false,
     numbers: undefined as Numbers | undefined,
     at: 0,
     failure: undefined as string | undefined,

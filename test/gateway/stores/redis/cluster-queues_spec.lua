@@ -82,6 +82,49 @@ describe("requests with ever new keys on a Redis Cluster", function()
     support.assertQuiet(world)
   end)
 
+  it("wait for no slot that is moving, whose requests wait for themselves", function()
+    local hour = support.with(fixed("100000/1h"), { name = "hour" })
+    local day = fixed("100000/1d")
+    local world = support.world({
+      workers = 1,
+      policies = { policy("b", day, { onStoreFailure = "deny" }), policy("m", nil, { onStoreFailure = "deny", limits = { day, hour } }) },
+      deploys = redisCluster.deploys({ nodes = 3, upUs = 200, downUs = 200 }),
+    })
+    local cluster = world.deployment
+    local slot = redisCluster.slotOf(support.counterKey("m", day, "hot"))
+    local from, keys = cluster.owners[slot], {}
+    local to = cluster.nodes[from == cluster.nodes[1] and 2 or 1]
+    for i = 1, 1000 do
+      if cluster.owners[redisCluster.slotOf(support.counterKey("b", day, "o" .. i))] == from then
+        keys[#keys + 1] = "o" .. i
+      end
+    end
+    ask(world, "m", 1, { key = "hot" })
+    world.run(20)
+    -- One of its two counters is on the other node: TRYAGAIN.
+    cluster.beginMove(slot, to)
+    cluster.moveKeys(slot, to, 1)
+    local hot, others = {}, {}
+    for at = 1, 1000 do
+      hot[at] = ask(world, "m", 1, { key = "hot" })[1]
+      for turn = 1, 2 do
+        others[#others + 1] = ask(world, "b", 1, { key = keys[(2 * at + turn) % #keys + 1] })[1]
+      end
+      world.run(1)
+    end
+    world.run(1500)
+    assert.same({ [200] = 2000 }, world.statuses(others))
+    assert.is_true(slowestUs(others) <= 8000, tostring(slowestUs(others)))
+    assert.is_nil(world.statuses(hot)[200])
+    -- The slot has moved.
+    cluster.moveKeys(slot, to)
+    cluster.endMove(slot, to)
+    cluster.agree()
+    local again = ask(world, "m", 20, { key = "hot" })
+    world.run(200)
+    assert.same({ [200] = 20 }, world.statuses(again))
+  end)
+
   it("that are given up together, because a node is silent, are refunded there if they were charged", function()
     local world = clusterWorld(400)
     local node = world.deployment.nodes[1]
