@@ -2,7 +2,6 @@
 
 import { createReadStream } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import { type Configuration, ConfigurationError } from "./configuration.ts";
 import { openDatabase } from "./storage/database.ts";
 import { exportLines, importLines, TransferError } from "./storage/transfer.ts";
@@ -56,9 +55,15 @@ function reported(error: unknown, file: string, { database }: Configuration): un
   return error;
 }
 
-/** The file is opened when the first line is asked for: its reader would lose lines that nobody waits for yet. */
+/** Lines end with a line feed alone: for Node's own reader of lines, they also end at U+2028, which a text may have. */
 async function* linesOf(file: string): AsyncGenerator<string> {
-  yield* createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY });
+  let rest = "";
+  for await (const text of createReadStream(file, "utf8")) {
+    const lines = `${rest}${text}`.split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines;
+  }
+  if (rest !== "") yield rest;
 }
 
 /** The file has hashes of tokens, and is for its owner alone. It must not replace another one. */

@@ -124,7 +124,7 @@ it("tries a request: which policies it meets, why not the others, what the count
   await met.getByText("header:user-agent = it's me").waitFor();
   await met.getByRole("button", { name: "Ask the counters" }).click();
   await met.getByRole("row", { name: /Redis daily 3 of 3 is admitted/ }).waitFor();
-  await page.getByText("curl -i --path-as-is http://127.0.0.1:8080/together -H 'user-agent: it'\\''s me'").waitFor();
+  await page.getByText("curl -g -i --path-as-is http://127.0.0.1:8080/together -H 'user-agent: it'\\''s me'").waitFor();
   expect(page.url()).not.toContain("me");
   expect(faults).toEqual([]);
   await page.context().close();

@@ -68,7 +68,7 @@ it("a shell gives curl exactly the words that were meant, whatever they are", ()
   const text = fc.string({ unit: "grapheme" }).filter((one) => !one.includes("\0"));
   // The gateway stays the host that gets the headers.
   expect(curlOf({ method: "GET", host: "", target: "@b.example/", headers: [], address: "" }, "http://a.example")).toBe(
-    "curl -i --path-as-is http://a.example/@b.example/",
+    "curl -g -i --path-as-is http://a.example/@b.example/",
   );
   fc.assert(
     fc.property(text, text, text, (target, host, value) => {
@@ -76,12 +76,14 @@ it("a shell gives curl exactly the words that were meant, whatever they are", ()
       const command = curlOf(request, "http://127.0.0.1:8080/").replace(/^curl /, "printf '%s\\0' ");
       const words = execFileSync("sh", ["-c", command], { encoding: "utf8" }).split("\0").slice(0, -1);
       const header = value === "" ? "x-a;" : `x-a: ${value}`;
+      const path = `${target.startsWith("/") ? "" : "/"}${target}`.replaceAll(" ", "%20");
       const expected = [
+        "-g",
         "-i",
         "-X",
         "POST",
         "--path-as-is",
-        `http://127.0.0.1:8080${target.startsWith("/") ? "" : "/"}${target}`,
+        `http://127.0.0.1:8080${path}`,
         "-H",
         `host: h${host}`,
         "-H",

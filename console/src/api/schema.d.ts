@@ -2741,6 +2741,7 @@ export interface paths {
                     /** @example 5s */
                     wait?: string;
                     dryRun?: boolean;
+                    allowEmpty?: boolean;
                 };
                 header?: {
                     "if-match"?: string;

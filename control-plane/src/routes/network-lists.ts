@@ -40,6 +40,10 @@ interface OneList {
   Querystring: { wait?: string };
 }
 
+interface PutList extends OneList {
+  Querystring: { wait?: string; allowEmpty: boolean };
+}
+
 export default async function networkListRoutes(app: FastifyInstance): Promise<void> {
   app.get<{ Params: { app: string }; Querystring: { after: string; limit: number } }>(
     "/apps/:app/networks",
@@ -131,7 +135,7 @@ async function putRoute(app: FastifyInstance): Promise<void> {
     throw new ApiError("unsupported-media-type", `Content-Type: expected ${bodyTypes.join(" or ")}, got ${got}.`);
   });
 
-  app.put<OneList>(
+  app.put<PutList>(
     "/apps/:app/networks/:networks",
     {
       config: {
@@ -147,7 +151,15 @@ async function putRoute(app: FastifyInstance): Promise<void> {
         summary: "Store a list of networks, whole, and push it",
         description: `The body has a network or an address on each line, of IPv4 or IPv6, at most 100,000 and ${listOfNetworks.mostBytes / 1_048_576} MiB. Empty lines, and what follows "#" or ";", are ignored. Policies, exemptions of apps and bans refer to the list as "@" and its name; those of other apps do if the list is of app default. It replaces the former list at once: no request is compared with a part of both.`,
         params,
-        querystring: querySchema(changeParameters),
+        querystring: querySchema({
+          ...changeParameters,
+          allowEmpty: {
+            type: "boolean",
+            default: false,
+            description: "Accept a body without any network in the place of a list that has some.",
+            "x-expected": "true or false",
+          },
+        }),
         response: answers({ 200: "Change", 201: "Change" }, etagHeader),
       },
     },
@@ -173,7 +185,8 @@ async function putRoute(app: FastifyInstance): Promise<void> {
           throw new ApiError("invalid-networks", detail, { errors });
         }
         body.stay();
-        const put = { app: appName, name, list, precondition, total: app.totalBounds };
+        const mayBecomeEmpty = request.query.allowEmpty;
+        const put = { app: appName, name, list, mayBecomeEmpty, precondition, total: app.totalBounds };
         const { revision, created } = await putNetworkList(app.database, originOf(request), put);
         reply.code(created ? 201 : 200).header("etag", etagOf(revision));
         return announceChange(app, reply, revision, request.query.wait);

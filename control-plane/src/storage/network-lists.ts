@@ -81,6 +81,8 @@ export function putNetworkList(
     readonly app: string;
     readonly name: string;
     readonly list: NewNetworkList;
+    /** Whether a list that has networks may be replaced by an empty one. */
+    readonly mayBecomeEmpty: boolean;
     readonly precondition: Precondition;
     readonly total: TotalBounds;
   },
@@ -95,6 +97,7 @@ export function putNetworkList(
       .where("name", "=", name)
       .executeTakeFirst();
     put.precondition(row === undefined ? undefined : Number(row.revision));
+    if (list.count === 0 && Number(row?.count ?? 0) > 0 && !put.mayBecomeEmpty) throw noNetwork();
     if (row?.networks === list.networks) return { revision: Number(row.revision), created: false };
     const more = { networkLists: row === undefined ? 1 : 0, networkBytes: list.bytes - Number(row?.bytes ?? 0) };
     await takeRoom(transaction, app, more, put.total);
@@ -289,4 +292,13 @@ function summaryFrom({
     revision: Number(revision),
     updatedAtMs: Number(updated_at),
   };
+}
+
+/** A feed that failed is often an empty file. */
+function noNetwork(): ApiError {
+  const detail =
+    "The body has no network, and the stored list has some. To empty it, send ?allowEmpty=true. Nothing was stored.";
+  return new ApiError("invalid-networks", detail, {
+    errors: [{ path: "", expected: "one network or more", got: "none" }],
+  });
 }

@@ -22,6 +22,7 @@ import {
   type Touched,
 } from "./history.ts";
 import { type ChangedText, recordMany } from "./many-documents.ts";
+import { resizePolicies } from "./policy-sizes.ts";
 import { readPolicyRows } from "./put-policies.ts";
 import type { Database, PolicyTable, Tables } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
@@ -229,9 +230,7 @@ async function store(
     // SQLite blocks the thread, so other requests get their turn in between.
     await setImmediate();
   }
-  for (const [name, size] of resized) {
-    await transaction.updateTable("policies").set(size).where("app", "=", app).where("name", "=", name).execute();
-  }
+  await resizePolicies(transaction, app, [...resized]);
   return revisions.at(-1) as number;
 }
 

@@ -12,6 +12,7 @@ import { resolveTemplates, type Templates, usesTemplate } from "../templates/res
 import { type App, getApp } from "./apps.ts";
 import { change, type Origin, type Precondition } from "./change.ts";
 import { checkDocumentBytes } from "./check-bounds.ts";
+import { resizePolicies } from "./policy-sizes.ts";
 import type { Database, Tables, TemplateTable } from "./tables.ts";
 import { readTemplates } from "./template-documents.ts";
 import { addUsage, takeRoom } from "./usage.ts";
@@ -143,8 +144,6 @@ export function deleteTemplate(
   });
 }
 
-const writtenAtOnce = 50;
-
 /** Stores the new sizes of the policies that use a template, if the app's bounds allow their sum. */
 async function resizeUsers(
   transaction: Transaction<Tables>,
@@ -166,12 +165,12 @@ async function resizeUsers(
     more = sumOfSizes(more, sizeChange(before, after));
   }
   await takeRoom(transaction, app, { ...more, templateBytes }, total);
-  for (const [i, { name, after, ...before }] of sizes.entries()) {
-    if (isDeepStrictEqual(after, sizeFrom(before))) continue;
-    // SQLite blocks the thread, so other requests get their turn in between.
-    if (i % writtenAtOnce === writtenAtOnce - 1) await setImmediate();
-    await transaction.updateTable("policies").set(after).where("app", "=", app).where("name", "=", name).execute();
-  }
+  const changed = sizes.filter(({ after, ...before }) => !isDeepStrictEqual(after, sizeFrom(before)));
+  await resizePolicies(
+    transaction,
+    app,
+    changed.map(({ name, after }) => [name, after] as const),
+  );
 }
 
 async function readUsers(transaction: Transaction<Tables>, app: string, template: string): Promise<UsingPolicy[]> {

@@ -122,6 +122,21 @@ describe("a list of networks", () => {
     expect((await call("DELETE", "/apps/shop")).body.code).toBe("app-not-empty");
   });
 
+  it("is not replaced by an empty one, unless that is meant: a feed that failed is an empty file", async () => {
+    const { call } = await startControlPlane();
+    const office = "/apps/default/networks/office";
+    await call("PUT", office, text("10.0.0.0/8"));
+    const refused = await call("PUT", office, text("# nothing today"));
+    expect([refused.status, refused.body.code, refused.body.errors]).toEqual([
+      400,
+      "invalid-networks",
+      [{ path: "", expected: "one network or more", got: "none" }],
+    ]);
+    expect((await call("GET", office)).body.networks).toEqual(["10.0.0.0/8"]);
+    expect((await call("PUT", `${office}?allowEmpty=true`, text(""))).status).toBe(200);
+    expect((await call("GET", office)).body.networks).toEqual([]);
+  });
+
   it("is not deleted while a policy, an app or a ban refers to it", async () => {
     const { call } = await startControlPlane();
     await call("PUT", "/apps/shop", {});

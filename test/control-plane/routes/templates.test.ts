@@ -51,6 +51,35 @@ describe("a template", () => {
     expect((await call("DELETE", polite, { headers: { "if-match": '"7"' } })).status).toBe(412);
   });
 
+  it("that has another size stores those of all policies that use it by a few statements", async () => {
+    const { app, call } = await startControlPlane();
+    await call("PUT", polite, { body: { onLimit: { status: 503 } } });
+    const lines = Array.from({ length: 450 }, (_, i) => JSON.stringify({ name: `p${i}`, ...usesPolite }));
+    const put = await call("PUT", "/apps/default/policies", { text: lines.join("\n"), type: "application/x-ndjson" });
+    expect(put.status).toBe(200);
+    const sizes = async () =>
+      (await app.database.selectFrom("policies").select("bytes").execute()).map(({ bytes }) => bytes);
+    const before = await sizes();
+    let statements = 0;
+    app.storageObserver.add({
+      statement: () => {
+        statements += 1;
+      },
+      transaction: () => () => undefined,
+      waited: () => undefined,
+      failed: () => undefined,
+    });
+    const more = async (changed: Promise<{ status: number }>) => {
+      statements = 0;
+      expect([(await changed).status, statements < 40]).toEqual([200, true]);
+      return [...new Set((await sizes()).map((bytes, i) => Number(bytes) - Number(before[i])))];
+    };
+    const later = call("PUT", polite, { body: { onLimit: { status: 503, body: "later" } } });
+    expect(await more(later)).toEqual([',"body":"later"'.length]);
+    const back = call("POST", `/revisions/${put.body.revision}/rollback`, { body: { app: "default" } });
+    expect(await more(back)).toEqual([0]);
+  });
+
   const untouched = sharedControlPlane();
   it.each([
     [{}, ": neither"],

@@ -46,6 +46,8 @@ export function StoreListDialog({
     }, setError);
   }, [app, stored, isEdited]);
   const isChanged = file !== undefined || text !== (original ?? "");
+  // A long list is not shown: without a file and a text, nobody has said what it is to be.
+  const mayStore = !isBusy && original !== undefined && (isEdited || isChanged);
   const mayClose = () => !isBusy && (!isChanged || window.confirm(inDialog("leave")));
   const attempt = async (act: (networks: string) => Promise<void>) => {
     setError(undefined);
@@ -127,10 +129,10 @@ export function StoreListDialog({
         <button type="button" disabled={isBusy} onClick={() => mayClose() && onClose()}>
           {inDialog("cancel")}
         </button>
-        <button type="button" disabled={isBusy || original === undefined} onClick={() => void rehearse()}>
+        <button type="button" disabled={!mayStore} onClick={() => void rehearse()}>
           {t("rehearse")}
         </button>
-        <button type="button" className="main" disabled={isBusy || original === undefined} onClick={() => void store()}>
+        <button type="button" className="main" disabled={!mayStore} onClick={() => void store()}>
           {t("store")}
         </button>
       </div>

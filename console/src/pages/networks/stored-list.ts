@@ -6,6 +6,7 @@ import { answerOf, api, type Schemas } from "../../api/client.ts";
 const wait = "5s";
 
 /**
+ * @param text may have no network: the list is then empty
  * @param etag what is replaced; undefined: there must be no list of this name
  * @returns also the etag of what is stored now
  */
@@ -19,7 +20,7 @@ export async function putList(
   const asked = api.PUT("/api/v1/apps/{app}/networks/{networks}", {
     params: {
       path: { app, networks: name },
-      query: isRehearsal ? { dryRun: true } : { wait },
+      query: isRehearsal ? { dryRun: true, allowEmpty: true } : { wait, allowEmpty: true },
       header: etag === undefined ? { "if-none-match": "*" } : { "if-match": etag },
     },
     headers: { "content-type": "text/plain" },
