@@ -5,7 +5,7 @@ import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { countDecision } from "../metrics/counts.ts";
 import { countOverloadDecision } from "../metrics/overload-state.ts";
 import { keepForRequest, newRequestField, takeFromRequest } from "../request/request-state.ts";
-import { runSoon } from "../runtime/background.ts";
+import { inOneTimer } from "../runtime/background.ts";
 import { sleepMs } from "../runtime/clock.ts";
 import { warnSparingly } from "../runtime/sparing-log.ts";
 import { refusesAtOnce } from "../stores/lease/admit.ts";
@@ -168,9 +168,11 @@ function takeBack(checks: readonly Check[], charges: Charge[], before: number): 
     }
   }
   if (charged.length === 0) return;
-  const failure = runSoon(() => {
-    sleepMs(decidedAfterMs);
-    for (const { charge, wentOn } of charged) if (!wentOn) refundLater(charge);
-  });
+  const failure = refundUnlessGone(charged);
   if (failure !== undefined) warnSparingly(stayCharged, failure);
 }
+
+const refundUnlessGone = inOneTimer<Charged>((all) => {
+  sleepMs(decidedAfterMs);
+  for (const { charge, wentOn } of all) if (!wentOn) refundLater(charge);
+});

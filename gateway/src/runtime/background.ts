@@ -65,6 +65,36 @@ export function runUntilDone(step: (this: void) => boolean): string | undefined 
   });
 }
 
+/**
+ * Returns a function that has items handled in the background. Those that come meanwhile are handled together afterwards: one timer is enough
+ * for all, however many requests have something to be done.
+ *
+ * @param handle must yield
+ * @returns of that function: the error message if nobody will handle these items
+ */
+export function inOneTimer<Item>(
+  handle: (this: void, items: readonly Item[]) => void,
+): (this: void, items: readonly Item[]) => string | undefined {
+  let waiting: Item[] = [];
+  let running = false;
+  const step = () => {
+    const together = waiting;
+    waiting = [];
+    const [handled, failure] = pcall(handle, together);
+    if (!handled) noteDefect("timers", brokeOff, failure);
+    running = waiting.length > 0;
+    return running;
+  };
+  return (items) => {
+    for (const item of items) waiting.push(item);
+    if (running) return undefined;
+    const failure = runUntilDone(step);
+    if (failure === undefined) running = true;
+    else waiting = [];
+    return failure;
+  };
+}
+
 function begin(task: BackgroundTask): string | undefined {
   return runInTimer(() => {
     if (task.begun) return;

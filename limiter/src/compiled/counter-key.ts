@@ -6,8 +6,8 @@
 // slot): app, policy, the number of key values, and the values, each but the last preceded by its length in bytes. Then come
 // limit name, algorithm and window (in µs, "lifetime", or unit, anchor and time zone of the calendar), for a sliding-window its
 // precision, because blocks of another length cannot continue these counters, and for a plan's bucket that cannot share a counter with
-// another plan's (see compilePlans) the plan's name. Names cannot contain ":" or "}", so the last "}" ends the values. Long values are
-// replaced by "h:" and their SHA-1.
+// another plan's (see compilePlans) the plan's name. Names cannot contain ":" or "}". Long values, and values with "}", are replaced by "h:"
+// and their SHA-1: Redis' hash tag ends at the first "}", so clients could choose the slot, and with it the node, of all their counters.
 
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
@@ -36,7 +36,7 @@ function windowText({ windowUs, calendar }: Limit): string {
  * Joins the first `count` values, in the key's order; an absent value is "".
  *
  * @param sha1Hex returns 40 hex digits for a text; it determines the stored key only of values that are longer than 200 bytes
- * together
+ * together, or have a "}"
  */
 export function encodeKeyValues(values: readonly string[], count: number, sha1Hex: (text: string) => string): string {
   let encoded = `${count}:`;
@@ -54,5 +54,5 @@ export function encodeKeyValue(value: string, sha1Hex: (text: string) => string)
 }
 
 function bounded(encoded: string, sha1Hex: (text: string) => string): string {
-  return byteLength(encoded) > longestValues ? `h:${sha1Hex(encoded)}` : encoded;
+  return byteLength(encoded) > longestValues || encoded.includes("}") ? `h:${sha1Hex(encoded)}` : encoded;
 }

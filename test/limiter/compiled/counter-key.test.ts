@@ -3,7 +3,12 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
-import { counterPrefix, counterSuffix, encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import {
+  counterPrefix,
+  counterSuffix,
+  encodeKeyValue,
+  encodeKeyValues,
+} from "../../../limiter/src/compiled/counter-key.ts";
 import { policyFrom } from "../policies.ts";
 
 const sha1Hex = (text: string) => createHash("sha1").update(text).digest("hex");
@@ -92,6 +97,12 @@ describe("a stored key", () => {
     expect(encode(["é€😀", "x"])).toBe("2:9:é€😀x");
     expect(encode(["é".repeat(99)])).toBe(`1:${"é".repeat(99)}`);
     expect(encode(["é".repeat(100)])).toMatch(/^h:/);
+  });
+
+  test("leaves no client the choice of the hash tag, which ends at the first brace", () => {
+    expect(encodeKeyValue("}k", sha1Hex)).toBe(`h:${sha1Hex("1:}k")}`);
+    expect(encodeKeyValues(["a", "b}c"], 2, sha1Hex)).toBe(`h:${sha1Hex("2:1:ab}c")}`);
+    expect(encodeKeyValue("{k", sha1Hex)).toBe("1:{k");
   });
 
   test("uses only the first `count` of the work space", () => {

@@ -28,7 +28,7 @@ import { oddReply } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
 import { knownServerOfSlot } from "../../redis/slot-map.ts";
 import { keepForRequest, newRequestField, ofRequest, takeFromRequest } from "../../request/request-state.ts";
-import { runSoon } from "../../runtime/background.ts";
+import { inOneTimer, runSoon } from "../../runtime/background.ts";
 import { nowMs } from "../../runtime/clock.ts";
 import { noteDefect } from "../../runtime/defects.ts";
 import { semaphoreLibrary } from "../../runtime/lua-modules.ts";
@@ -66,7 +66,7 @@ interface Batch {
   released: boolean;
 }
 
-/** Processes checks, at most a batch's, whose requests did not wait: refunds what was charged in vain. Yields. */
+/** Processes checks whose requests did not wait: refunds what was charged in vain. Yields. */
 type Reconcile = (this: void, settings: RedisSettings, pendingChecks: readonly PendingCheck[]) => void;
 
 export interface BatchQueue {
@@ -330,11 +330,19 @@ export function forgetPending(): void {
 }
 
 /** Runs in a thread of its own, so that no request that waits for Redis waits for this. */
-export function reconcileSoon({ settings, reconcile }: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
+export function reconcileSoon(queue: BatchQueue, pendingChecks: readonly PendingCheck[]): void {
   for (const pending of pendingChecks) pending.abandoned = true;
-  const failure = runSoon(() => reconcile(settings, pendingChecks));
+  lastQueue = queue;
+  const failure = reconcileTogether(pendingChecks);
   if (failure !== undefined) warnSparingly(stayCharged, failure);
 }
+
+/** All queues reconcile in the same way. */
+let lastQueue: BatchQueue;
+
+const reconcileTogether = inOneTimer<PendingCheck>((pendingChecks) => {
+  lastQueue.reconcile(lastQueue.settings, pendingChecks);
+});
 
 function startThread(queue: BatchQueue): boolean {
   if (threads >= mostThreads) return false;

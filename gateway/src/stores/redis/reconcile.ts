@@ -2,21 +2,17 @@
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { isSentToThisRedis } from "../../redis/epoch.ts";
-import { groupOf, isReachable } from "../../redis/script-call.ts";
 import { sleepMs } from "../../runtime/clock.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Owed, Refund } from "../store.ts";
 import { noteOwed } from "./debts.ts";
 import type { PendingCheck } from "./pending-check.ts";
-import { refundAll, refundGroup, refundsOf } from "./refunds.ts";
+import { endOfCall, refundAll, refundGroup, refundsOf } from "./refunds.ts";
 import { allAllow } from "./replies.ts";
-import { firstKey, groupsOf } from "./slot-groups.ts";
 
 /** By this time a released request has been decided, in nearly all cases. */
 const decidedAfterMs = 50;
-/** A server that has replied late can soon be called again, or is away for good. */
-const mostTries = 40;
 
 /**
  * Corrects the charges of requests that did not wait for the reply. If the request passed, its charge stays, and becomes a debt
@@ -40,16 +36,18 @@ export function reconcile(settings: RedisSettings, pendingChecks: readonly Pendi
       if (back.limits.length > 0) refunds.push(back);
     }
   }
-  if (refunds.length === 0) return;
-  const group = groupOf(settings, firstKey(refunds[0] as Refund));
-  for (let tries = 0; tries < mostTries && !isReachable(settings, group); tries++) sleepMs(decidedAfterMs);
-  if (groupsOf(settings, refunds).length > 1) {
+  if (settings.deployment.kind === "cluster") {
     refundAll(refunds);
     return;
   }
-  const failure = refundGroup(settings, refunds);
-  if (failure !== undefined)
-    warnSparingly("a refund failed: units of requests that did not wait for Redis stay charged", failure);
+  let from = 0;
+  while (from < refunds.length) {
+    const end = endOfCall(refunds, from);
+    const failure = refundGroup(settings, refunds.slice(from, end));
+    if (failure !== undefined)
+      warnSparingly("a refund failed: units of requests that did not wait for Redis stay charged", failure);
+    from = end;
+  }
 }
 
 /**

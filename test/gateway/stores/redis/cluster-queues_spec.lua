@@ -150,3 +150,38 @@ describe("requests with ever new keys on a Redis Cluster", function()
     assert.same({}, world.logged("a refund failed"))
   end)
 end)
+
+describe("requests that were charged on one node of a Redis Cluster, while another is away", function()
+  it("have it back soon, however many they are, by few timers", function()
+    local at = { match = { paths = { "/ab" } }, onStoreFailure = "deny" }
+    local world = support.world({ workers = 1, policies = { policy("a", fixed("100000/1d"), at), policy("b", fixed("100000/1d"), at) }, deploys = redisCluster.deploys({ nodes = 3 }) })
+    local cluster = world.deployment
+    local function owner(name, key)
+      return cluster.owners[redisCluster.slotOf(support.counterKey(name, fixed("100000/1d"), key))]
+    end
+    local key
+    for i = 1, 1000 do
+      if owner("a", "k" .. i) == cluster.nodes[1] and owner("b", "k" .. i) == cluster.nodes[2] then
+        key = key or "k" .. i
+      end
+    end
+    ask(world, "ab", 1, { key = key })
+    world.run(50)
+    cluster.nodes[2].kill()
+    world.run(600)
+    local requests = {}
+    for _ = 1, 1000 do
+      for _ = 1, 8 do
+        requests[#requests + 1] = ask(world, "ab", 1, { key = key })[1]
+      end
+      world.run(1)
+    end
+    -- A decision takes 50 ms at most, and a round of refunds as long again.
+    local charged = used(world, "a", fixed("100000/1d"), key)
+    assert.is_true(charged <= 1 + 8 * 150, tostring(charged))
+    world.run(300)
+    assert.equal(1, used(world, "a", fixed("100000/1d"), key))
+    assert.is_nil(world.statuses(requests)[200])
+    assert.same({}, world.logged("lua_max_running_timers"))
+  end)
+end)
