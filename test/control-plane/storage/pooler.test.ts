@@ -154,3 +154,26 @@ beside.each(poolers)(
     expect((await gateway.next("snapshot")).revision).toBe(1);
   },
 );
+
+beside.each(poolers)(
+  "a pooler that %s: a statement has no transaction of its own if the server has the bounds anyway",
+  async (_, pooler) => {
+    const isAlone = sql<{ alone: boolean }>`select transaction_timestamp() = statement_timestamp() as alone`;
+    const found: unknown[] = [];
+    for (const hasBounds of [false, true]) {
+      const url = await server.createDatabase();
+      const bounds = {
+        statement_timeout: "2s",
+        lock_timeout: "1s",
+        idle_in_transaction_session_timeout: "6s",
+        default_transaction_isolation: "read committed",
+      };
+      for (const [name, value] of hasBounds ? Object.entries(bounds) : []) {
+        await server.query(`alter database ${nameOf(url)} set ${name} = '${value}'`, "postgres");
+      }
+      const { app } = await plane(pooler().urlOf(url));
+      found.push(...(await isAlone.execute(app.database)).rows);
+    }
+    expect(found).toEqual([{ alone: false }, { alone: true }]);
+  },
+);
