@@ -48,6 +48,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "mariadb-server-core", file: "/usr/sbin/mariadbd" },
   { name: "mariadb-client", file: "/usr/bin/my_print_defaults" },
   { name: "postgresql", file: "/usr/lib/postgresql" },
+  { name: "pgbouncer", file: "/usr/sbin/pgbouncer" },
   { name: "sqlite3", file: "/usr/bin/sqlite3" },
   { name: "luajit2", file: "/usr/bin/luajit" },
   { name: "lua5.1", file: "/usr/bin/lua5.1" },

@@ -24,6 +24,7 @@ import { contactRedisAtStart } from "./redis/first-contact.ts";
 import { openRedis } from "./redis/redis-settings.ts";
 import { forgetDecided } from "./request/decided-before.ts";
 import { endRequest, watchRequests } from "./request/request-state.ts";
+import { makeDigestsWith } from "./respond/key-text.ts";
 import { abstain, isAnyEnough } from "./runtime/abstention.ts";
 import { keepTasksRunning } from "./runtime/background.ts";
 import { reportCodeCacheOff } from "./runtime/code-cache.ts";
@@ -54,6 +55,7 @@ export { headers } from "./respond/service-headers.ts";
 // Read while nginx reads its configuration: an invalid setting fails `nginx -t`, not the first request.
 const settings = readSettings();
 openRedis(settings.redis);
+makeDigestsWith(settings.gatewayToken);
 let generation = 0;
 /** This Lua state serves a single request, in a location without a code cache: it has no policies and never will. */
 let endsWithRequest = false;

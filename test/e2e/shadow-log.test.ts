@@ -2,7 +2,7 @@
 // in one line whatever the client sends, and sparingly.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { ask } from "../fixtures/clients/requests.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { until } from "../fixtures/until.ts";
@@ -27,14 +27,15 @@ beforeAll(async () => {
       { ...watched("other", ["ip"]), scope: "node" },
       ...Array.from({ length: 60 }, (_, i) => ({ ...watched("many", ["ip"]), name: `many-${i}` })),
     ],
+    env: { SLUICE_GATEWAY_TOKEN: "a-token-of-all-gateways" },
     // This is nginx's level where an operator sets none.
     edit: (config) => config.replace(/(error_log \S+) notice;/, "$1;"),
   });
 });
 afterAll(() => gateway?.stop());
 
-const lines = (policy: string) =>
-  gateway.log
+const lines = (policy: string, of = gateway) =>
+  of.log
     .split("\n")
     .filter((line) => line.includes(`shadow policy would have refused: default/${policy}`))
     .map((line) => line.replace(/, client: .*/, ""));
@@ -64,10 +65,18 @@ it("logs credentials only as digests that distinguish them", async () => {
   const headers = { authorization: "Bearer not-to-be-read", cookie: "sid=nor-this-one", "x-user": "ann" };
   const line = await refused("secret", headers, "?api_key=and-this-neither");
   expect(line).toMatch(
-    /key: header:authorization sha1:[0-9a-f]{8}, cookie:sid sha1:[0-9a-f]{8}, query:api_key sha1:[0-9a-f]{8}, header:x-user "ann"$/,
+    /key: header:authorization hmac:[0-9a-f]{8}, cookie:sid hmac:[0-9a-f]{8}, query:api_key hmac:[0-9a-f]{8}, header:x-user "ann"$/,
   );
   const said = lines("secret").join();
   expect(said).not.toMatch(/not-to-be-read|nor-this-one|and-this-neither/);
+});
+
+it("logs nothing of a credential if the gateway has no token, with which it makes digests", async () => {
+  const alone = await LoneGateway.start({ policies: [watched("pin", ["header:x-pin"])] });
+  onTestFinished(() => alone.stop());
+  for (let i = 0; i < 2; i++) await ask(`${alone.url}/pin`, { headers: { "x-pin": "0417" } });
+  await until("a line", () => lines("pin", alone).length > 0);
+  expect(lines("pin", alone)[0]).toMatch(/key: header:x-pin hidden$/);
 });
 
 it("logs one line a second for a policy, with the number of refusals since the last, and none of another's", async () => {

@@ -4,7 +4,7 @@ import { type KeyPart, keyPartText, parseKeyPart, withSecrets } from "@sluice/li
 import type { FastifyInstance } from "fastify";
 import type { Busy, BusyQuery, CountedTraffic } from "../activity/activity.ts";
 import { hoursOf, hoursSinceMs, namesOfHours } from "../activity/hours.ts";
-import { showKeys } from "../activity/shown-keys.ts";
+import { digestKeyOf, type KeyReader, showKeys } from "../activity/shown-keys.ts";
 import type { KeyResult, Window } from "../activity/top-keys.ts";
 import { beginningOf, countedSinceMs, keptSinceMs, type Step, type TrafficPoint } from "../activity/traffic.ts";
 import { callerOf } from "../plugins/authentication.ts";
@@ -59,8 +59,8 @@ export default async function activityRoutes(app: FastifyInstance): Promise<void
           "Gateways count keys in bounded memory, so each number is a range: a key had at least `atLeast` requests and at " +
           "most `atMost`, and no other key had more than `othersAtMost`. Requests appear 10 to 15 seconds after they were " +
           "decided, and those that were decided before the policy had its present key do not appear. The last hour outlives a " +
-          "restart of the control plane; the last minute begins anew. Who may not change the policy sees a hash in place of " +
-          "values that are credentials.",
+          "restart of the control plane; the last minute begins anew. Who may not change the policy sees a digest in place of " +
+          "values that are credentials, which is always the same for one value in one app.",
         params,
         querystring: {
           ...querySchema({
@@ -226,7 +226,7 @@ export async function askedPolicy({ database }: FastifyInstance, app: string, po
 }
 
 export function topKeys(
-  { activity }: FastifyInstance,
+  { activity, publisher }: FastifyInstance,
   caller: Caller,
   { app, appSinceMs, policy, document }: AskedPolicy,
   window: Window,
@@ -237,7 +237,10 @@ export function topKeys(
     texts.map((text) => parseKeyPart(text) as KeyPart),
     secret,
   );
-  const mayChange = hasRight(caller, "write", app);
+  const reader: KeyReader = {
+    mayChange: hasRight(caller, "write", app),
+    digestKey: digestKeyOf(publisher.state.proofKey, app),
+  };
   const counted = { app, policy, key: key.map(keyPartText) };
   const query = { window, limit, sinceMs: appSinceMs };
   const top = (result: KeyResult) => activity.topKeys(counted, result, query);
@@ -248,8 +251,8 @@ export function topKeys(
     window,
     since: new Date(admitted.sinceMs).toISOString(),
     complete: admitted.isComplete && refused.isComplete,
-    admitted: showKeys(admitted.keys, key, mayChange),
-    refused: showKeys(refused.keys, key, mayChange),
+    admitted: showKeys(admitted.keys, key, reader),
+    refused: showKeys(refused.keys, key, reader),
     othersAtMost: { admitted: admitted.others, refused: refused.others },
   };
 }

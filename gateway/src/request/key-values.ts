@@ -322,6 +322,10 @@ function decodeClaims(base64Url: string): unknown {
 }
 
 export function sha1Hex(text: string): string {
-  const [hex] = string.gsub(ngx.sha1_bin(text), ".", (byte) => string.format("%02x", string.byte(byte)));
+  return hexOf(ngx.sha1_bin(text));
+}
+
+export function hexOf(bytes: string): string {
+  const [hex] = string.gsub(bytes, ".", (byte) => string.format("%02x", string.byte(byte)));
   return hex;
 }

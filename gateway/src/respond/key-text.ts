@@ -3,11 +3,21 @@
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { holdsCredential } from "../../../limiter/src/key/credential.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
-import { type Readings, sha1Hex, valuesFor } from "../request/key-values.ts";
+import { hexOf, type Readings, valuesFor } from "../request/key-values.ts";
 
 /** Limit for each value, before escaping. With eight parts, a line still fits into what nginx writes at once. */
 export const mostBytesOfValue = 100;
 const digestDigits = 8;
+/** A value that is no digest, and that nothing follows from. */
+const withoutDigest = "hidden";
+
+/** The gateways' token: all gateways have it, and nobody who reads their logs. Undefined: the operator has set none. */
+let digestKey: string | undefined;
+
+/** Called when nginx starts. */
+export function makeDigestsWith(gatewayToken: string | undefined): void {
+  digestKey = gatewayToken;
+}
 
 /**
  * The values of the policy's key in the current request, in the key's order: since the decision, those of another may have been read.
@@ -18,9 +28,14 @@ export function keyOfRequest({ policy }: CompiledPolicy, readings?: Readings): r
   return valuesFor(policy, readings);
 }
 
-/** Returns digits that tell credentials from each other and are of no other use; undefined if the part holds none. */
+/**
+ * Returns digits that tell credentials from each other; undefined if the part holds none. Without the key, nobody can try all PINs or account
+ * numbers.
+ */
 export function digestOf(part: KeyPart, value: string): string | undefined {
-  return holdsCredential(part, value) ? `sha1:${string.sub(sha1Hex(value), 1, digestDigits)}` : undefined;
+  if (!holdsCredential(part, value)) return undefined;
+  if (digestKey === undefined) return withoutDigest;
+  return `hmac:${string.sub(hexOf(ngx.hmac_sha1(digestKey, value)), 1, digestDigits)}`;
 }
 
 /** Returns the values in one word, percent-encoded and joined by commas; "-" for a key without parts. */

@@ -4,7 +4,7 @@
 // second for all of them. If that is not enough, they take turns.
 //
 // Key values come from clients: each is cut and escaped, so that none can end the line or forge another. Credentials are logged
-// only as a digest, which distinguishes them and is useless otherwise.
+// only as a digest, which distinguishes them and is useless to whoever does not have the gateways' token.
 
 import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";

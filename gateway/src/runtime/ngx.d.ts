@@ -166,6 +166,8 @@ declare namespace ngx {
   export function send_headers(): void;
   export function sleep(seconds: number): void;
   export function sha1_bin(text: string): string;
+  /** Returns 20 bytes. */
+  export function hmac_sha1(key: string, text: string): string;
   export function encode_base64(text: string): string;
   export function escape_uri(text: string): string;
   export function unescape_uri(text: string): string;

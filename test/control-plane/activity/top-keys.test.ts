@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { encodeKeyValues } from "@sluice/limiter/compiled/counter-key.ts";
 import { type KeyPart, parseKeyPart } from "@sluice/limiter/key/key-part.ts";
 import { countKey, errorOf, largestCounts, newKeyCounts } from "@sluice/limiter/sketch/key-counts.ts";
@@ -5,7 +6,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeKeyValues } from "../../../control-plane/src/activity/key-values.ts";
 import { MergedKeys, mostOf } from "../../../control-plane/src/activity/merged-keys.ts";
-import { showKeys } from "../../../control-plane/src/activity/shown-keys.ts";
+import { digestKeyOf, showKeys } from "../../../control-plane/src/activity/shown-keys.ts";
 import { type HourSlot, hourSlotEndingAt, TopKeysOfPolicies } from "../../../control-plane/src/activity/top-keys.ts";
 
 const key = fc.oneof(
@@ -183,8 +184,11 @@ describe("the top keys of a policy", () => {
 });
 
 describe("shown keys", () => {
-  const shown = (part: string, mayChange: boolean) =>
-    showKeys([["1:secret", { atLeast: 1, atMost: 1 }]], [parseKeyPart(part) as KeyPart], mayChange)[0]?.key;
+  const one = { atLeast: 1, atMost: 1 };
+  const ofShop = digestKeyOf("a key of the database", "shop");
+  const shownTo = (mayChange: boolean, part: string, encoded: string, digestKey = ofShop) =>
+    showKeys([[encoded, one]], [parseKeyPart(part) as KeyPart], { mayChange, digestKey })[0];
+  const shown = (part: string, mayChange: boolean) => shownTo(mayChange, part, "1:secret")?.key;
 
   it.each([
     ["cookie:theme"],
@@ -202,8 +206,27 @@ describe("shown keys", () => {
     ["var:arg_sid"],
     ["header:referer"],
   ])("of %s are hidden from those who may not change the policy", (part) => {
-    expect(shown(part, false)).toEqual([expect.stringMatching(/^sha256:[0-9a-f]{12}$/)]);
+    expect(shown(part, false)).toEqual([expect.stringMatching(/^hmac:[0-9a-f]{12}$/)]);
     expect(shown(part, true)).toEqual(["secret"]);
+  });
+
+  it("have digests that nobody can make who does not have the key of the database, and that are the same each time", () => {
+    const digest = (encoded: string, digestKey?: Buffer) =>
+      shownTo(false, "header:x-pin", encoded, digestKey)?.key?.[0];
+    const pins = Array.from({ length: 10_000 }, (_, i) => String(i).padStart(4, "0"));
+    const guesses = pins.map((pin) => createHash("sha256").update(pin).digest("hex").slice(0, 12));
+    const shownDigest = digest("1:0417") as string;
+    expect(guesses).not.toContain(shownDigest.slice(shownDigest.indexOf(":") + 1));
+    expect(digest("1:0417", digestKeyOf("a key of the database", "shop"))).toBe(shownDigest);
+    const others = [digestKeyOf("another key", "shop"), digestKeyOf("a key of the database", "bank")];
+    for (const other of others) expect(digest("1:0417", other)).not.toBe(shownDigest);
+    expect(new Set(pins.map((pin) => digest(`1:${pin}`))).size).toBe(pins.length);
+  });
+
+  it("that are long are hidden, too: who knows the long part could try the short one", () => {
+    const encoded = `h:${"0".repeat(40)}`;
+    expect(shownTo(true, "path", encoded)).toEqual({ hash: encoded, ...one });
+    expect(shownTo(false, "path", encoded)).toEqual({ hash: expect.stringMatching(/^hmac:[0-9a-f]{12}$/), ...one });
   });
 
   it.each(["header:x-user", "query:design", "jwt:sub", "var:remote_user", "ip", "path"])("of %s are shown", (part) => {

@@ -50,6 +50,15 @@ export class ServedProcess {
     return this.#program.output;
   }
 
+  /** Keeps it from doing anything, while its connections stay open: as a machine does that stands still. */
+  freeze(): void {
+    this.#program.child.kill("SIGSTOP");
+  }
+
+  thaw(): void {
+    this.#program.child.kill("SIGCONT");
+  }
+
   stop(signal: NodeJS.Signals): Promise<void> {
     return this.#program.stop(signal);
   }

@@ -518,6 +518,10 @@ local function newWorker(world, number)
     return table.concat(bytes)
   end
 
+  function ngx.hmac_sha1(key, text)
+    return ngx.sha1_bin(key .. "\0" .. text)
+  end
+
   function ngx.decode_base64(text)
     if #text % 4 ~= 0 then return nil end
     local out, bits, n = {}, 0, 0

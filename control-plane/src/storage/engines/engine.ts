@@ -23,14 +23,15 @@ export async function dialectFor(
 
 /** A server is migrated over connections of its own, which may wait for longer. */
 export function migrationDialectFor(configuration: ServerConfiguration, health: StorageHealth): Promise<Dialect> {
-  return serverDialectFor({ ...configuration, connections: 2 }, migrationTimes, health);
+  return serverDialectFor({ ...configuration, connections: 2 }, migrationTimes, health, true);
 }
 
 async function serverDialectFor(
   configuration: ServerConfiguration,
   waits: ServerTimes,
   health: StorageHealth,
+  migrates = false,
 ): Promise<Dialect> {
   if (configuration.kind === "mysql") return (await import("./mysql.ts")).mysqlDialect(configuration, waits, health);
-  return (await import("./postgres.ts")).postgresDialect(configuration, waits, health);
+  return (await import("./postgres.ts")).postgresDialect(configuration, waits, health, migrates);
 }
