@@ -28,6 +28,6 @@ export function showKeys(keys: readonly [string, Bounds][], key: readonly KeyPar
 }
 
 /** Different values stay different. */
-function hidden(value: string): string {
+export function hidden(value: string): string {
   return `sha256:${createHash("sha256").update(value).digest("hex").slice(0, shownDigits)}`;
 }
