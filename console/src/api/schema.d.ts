@@ -5809,6 +5809,7 @@ export interface components {
         ConsumerPage: {
             count: number;
             consumers: components["schemas"]["Consumer"][];
+            idsHidden?: boolean;
             next?: string;
         };
         Template: {
