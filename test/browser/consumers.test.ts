@@ -2,6 +2,7 @@
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { hidden } from "../../control-plane/src/activity/shown-keys.ts";
 import { newPage, signIn, startBrowser } from "../fixtures/clients/console-page.ts";
 import { ask } from "../fixtures/clients/requests.ts";
 import { adminToken, System } from "../fixtures/servers/system.ts";
@@ -89,5 +90,29 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   await page.getByRole("row", { name: /^ann pro [^b]/ }).waitFor();
   expect(await limitOf()).toBe("8");
   expect(faults.filter((fault) => !fault.includes("400") && !fault.includes("404"))).toEqual([]);
+  await page.context().close();
+});
+
+it("shows hashes to a viewer in place of ids that may be credentials, and offers no search for them", async () => {
+  const { controlUrl } = system;
+  const call = async (method: string, path: string, body: object) => {
+    const { status, body: text } = await system.api(method, path, body);
+    expect([200, 201]).toContain(status);
+    return JSON.parse(text);
+  };
+  await call("PUT", "/apps/shop", { realm: {} });
+  const plans = { free: daily(1), pro: daily(8) };
+  const byCredential = { key: ["header:x-api-key"], plans, planBy: "consumer", defaultPlan: "free" };
+  await call("PUT", "/apps/shop/policies/books", byCredential);
+  await call("PUT", "/apps/shop/consumers/key-of-ann", { plan: "pro" });
+  const { token } = await call("POST", "/tokens", { name: "viewer", app: "shop", role: "viewer" });
+  const { page, faults } = await newPage(browser);
+  await signIn(page, controlUrl, token, "/consumers?app=shop");
+  await page.getByText("The ids may be credentials of clients.").waitFor();
+  await page.getByRole("row", { name: hidden("key-of-ann") }).waitFor();
+  await page.getByLabel("Ids that begin with").waitFor({ state: "detached" });
+  expect(await page.getByLabel("Plan").count()).toBe(1);
+  expect(await page.content()).not.toContain("key-of-ann");
+  expect(faults).toEqual([]);
   await page.context().close();
 });

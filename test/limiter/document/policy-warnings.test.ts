@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { compilePolicy } from "../../../limiter/src/compiled/compile.ts";
 import { exposuresOf, surprisesOf, warningsOf } from "../../../limiter/src/document/warnings.ts";
-import { policyNamed } from "../policies.ts";
+import { policyFrom, policyNamed } from "../policies.ts";
 
 const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
 const inVain = "; as it is, Redis decides every request in spite of leased";
@@ -41,7 +41,7 @@ describe("a warning about what reaches further than it may seem", () => {
 
 describe("a warning about credentials that are stored as ids of consumers", () => {
   const plans = { planBy: "consumer", plans: { free: [fast] }, defaultPlan: "free" };
-  const warningsFor = (document: object) => exposuresOf(policyNamed("p", { ...plans, ...document }));
+  const warningsFor = (document: object) => exposuresOf(policyFrom({ name: "p", ...plans, ...document }));
 
   it("names the part, and what to count by instead", () => {
     for (const part of ["header:x-api-key", "cookie:a", "header:authorization", "query:token"]) {
