@@ -162,6 +162,7 @@ export async function addSecretParts(database: Kysely<Tables>): Promise<void> {
     const hidden_ids = Number(app !== "" && hiding > 0);
     await database.updateTable("usage").set({ hiding, hidden_ids }).where("app", "=", app).execute();
   }
+  await schema.putTextsLast();
 }
 
 async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageSums): Promise<void> {
