@@ -27,7 +27,7 @@ export function hiddenValue(value: string): string {
   return hidden(value);
 }
 
-/** Who may not see a value could find it by guesses otherwise. */
+/** Refuses to say whether there is a value that whoever asks may not see: they could find it by guesses. */
 export function refuseGuesses(detail: string): ApiError {
   return new ApiError("forbidden", detail);
 }
@@ -37,7 +37,7 @@ export function bannedFor(request: FastifyRequest, { app, banned, secretParts }:
   return mayChange(request, app) ? banned : withHiddenValues(banned, secretParts, hiddenValue);
 }
 
-/** Hides the credentials in documents of bans from whoever may not change them. A policy that is gone cannot tell of more than they do themselves. */
+/** Hides the credentials in documents of bans from whoever may not change them. The document of a ban says what was secret when the ban was made, also if its policy is gone. */
 export async function changesFor(
   app: FastifyInstance,
   request: FastifyRequest,
