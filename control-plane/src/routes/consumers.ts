@@ -68,7 +68,7 @@ import { readProofKey } from "../storage/proof-key.ts";
 import type { Database } from "../storage/tables.ts";
 import { readUsage } from "../storage/usage.ts";
 import { originOf } from "./applied.ts";
-import { areIdsHiddenFrom, hiddenValue, refuseGuesses } from "./readers.ts";
+import { areIdsHiddenFrom, hiderOf, refuseGuesses } from "./readers.ts";
 
 const tags = ["consumers"];
 const appParams = { type: "object", properties: { app: appSegment } } as const;
@@ -152,10 +152,11 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const { consumers: count } = await readUsage(app.database, name);
       const last = hasMore ? consumers.at(-1)?.id : undefined;
       if (cursors === undefined) return { count, consumers: consumers.map(shown), next: last };
+      const hide = hiderOf(app, name);
       return {
         count,
         idsHidden: true,
-        consumers: consumers.map((consumer) => ({ ...shown(consumer), id: hiddenValue(consumer.id) })),
+        consumers: consumers.map((consumer) => ({ ...shown(consumer), id: hide(consumer.id) })),
         next: last && cursors.seal(last),
       };
     },
