@@ -172,7 +172,8 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   "gateway/build/lua": [],
 
   // control-plane
-  "control-plane/src/bounds": [],
+  "control-plane/src/secrets": [],
+  "control-plane/src/bounds": ["control-plane/src/secrets"],
   "control-plane/src/templates": [],
   "control-plane/src/zones": [],
   "control-plane/src/activity": [],
@@ -202,6 +203,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/limits",
     "control-plane/src/networks",
     "control-plane/src/rights",
+    "control-plane/src/secrets",
     "control-plane/src/storage/engines",
     "control-plane/src/templates",
   ],
@@ -284,6 +286,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
     "control-plane/src/redis",
     "control-plane/src/rights",
     "control-plane/src/schemas",
+    "control-plane/src/secrets",
     "control-plane/src/storage",
     "control-plane/src/storage/engines",
     "control-plane/src/templates",

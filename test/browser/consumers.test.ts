@@ -91,3 +91,27 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   expect(faults.filter((fault) => !fault.includes("400") && !fault.includes("404"))).toEqual([]);
   await page.context().close();
 });
+
+it("shows digests to a viewer in place of ids that may be credentials, and offers no search for them", async () => {
+  const { controlUrl } = system;
+  const call = async (method: string, path: string, body: object) => {
+    const { status, body: text } = await system.api(method, path, body);
+    expect([200, 201]).toContain(status);
+    return JSON.parse(text);
+  };
+  await call("PUT", "/apps/shop", { realm: {} });
+  const plans = { free: daily(1), pro: daily(8) };
+  const byCredential = { key: ["header:x-api-key"], plans, planBy: "consumer", defaultPlan: "free" };
+  await call("PUT", "/apps/shop/policies/books", byCredential);
+  await call("PUT", "/apps/shop/consumers/key-of-ann", { plan: "pro" });
+  const { token } = await call("POST", "/tokens", { name: "viewer", app: "shop", role: "viewer" });
+  const { page, faults } = await newPage(browser);
+  await signIn(page, controlUrl, token, "/consumers?app=shop");
+  await page.getByText("The ids may be credentials of clients.").waitFor();
+  await page.getByRole("row", { name: /hmac:[0-9a-f]{12}/ }).waitFor();
+  await page.getByLabel("Ids that begin with").waitFor({ state: "detached" });
+  expect(await page.getByLabel("Plan").count()).toBe(1);
+  expect(await page.content()).not.toContain("key-of-ann");
+  expect(faults).toEqual([]);
+  await page.context().close();
+});

@@ -5810,6 +5810,7 @@ export interface components {
         ConsumerPage: {
             count: number;
             consumers: components["schemas"]["Consumer"][];
+            idsHidden?: boolean;
             next?: string;
         };
         Template: {

@@ -92,6 +92,10 @@ export const expectations: Readonly<Record<string, string>> = {
     "未填：所有客户端的所有请求共用一个计数器，一个客户端就可能用尽全部额度",
   "deny or shared; or skip, if requests without the key are meant to pass uncounted":
     "deny 或 shared；如果要让没有该键的请求不计数通过，则为 skip",
+  'a part that says who the client is and is no credential, like "jwt:sub" or "header:x-customer"':
+    '说明客户端是谁且不是凭据的部分，例如 "jwt:sub" 或 "header:x-customer"',
+  "{}: the ids of consumers are credentials then, as they are in the database, in its backups, on the gateways' disks and in URLs":
+    "{}：这样消费者的标识就是凭据，会以原文出现在数据库及其备份、网关的磁盘和 URL 中",
   "nothing: a request without {} passes uncounted": "未填：没有 {} 的请求不计数即通过",
   "cluster, if all gateways are meant to count together; or node, if each is meant to count alone":
     "如果要让所有网关一起计数，则为 cluster；如果各自计数，则为 node",

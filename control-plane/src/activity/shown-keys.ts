@@ -46,6 +46,6 @@ export function showKeys(
 }
 
 /** Different values stay different. Without the key, nobody can try all PINs or account numbers. */
-function hidden(value: string, digestKey: Buffer): string {
+export function hidden(value: string, digestKey: Buffer): string {
   return `hmac:${createHmac("sha256", digestKey).update(value).digest("hex").slice(0, shownDigits)}`;
 }

@@ -1,8 +1,9 @@
-// Measures how much of its app's bounds a policy uses.
+// Measures how much of its app's bounds a policy uses, and what else of it is summed for the app.
 
 import { kindOfPatterns } from "@sluice/limiter/key/key-patterns.ts";
 import { expressionSteps } from "@sluice/limiter/match/expression-steps.ts";
 import { pathPattern } from "@sluice/limiter/match/path-pattern.ts";
+import { areIdsSecret } from "../secrets/secret-parts.ts";
 
 export interface PolicySize {
   /** Size of its document as JSON without spaces, in UTF-8. */
@@ -12,6 +13,8 @@ export interface PolicySize {
   readonly limits: number;
   /** Of the keys of its overrides and exemptions: a request is looked up once for each. */
   readonly kinds: number;
+  /** 1 if ids of consumers may be credentials by this policy, otherwise 0. */
+  readonly hiding: number;
 }
 
 /**
@@ -20,7 +23,7 @@ export interface PolicySize {
  */
 const limitsOfOneKept = 16;
 
-export const noSize: PolicySize = Object.freeze({ bytes: 0, steps: 0, limits: 0, kinds: 0 });
+export const noSize: PolicySize = Object.freeze({ bytes: 0, steps: 0, limits: 0, kinds: 0, hiding: 0 });
 
 /** @param document a valid document with its templates resolved */
 export function policySize(document: unknown): PolicySize {
@@ -30,6 +33,7 @@ export function policySize(document: unknown): PolicySize {
     steps: stepsOf(policy),
     limits: limitsOf(policy),
     kinds: kindsOf((policy.overrides ?? []).map(({ key }) => key)) + kindsOf(policy.exempt?.keys ?? []),
+    hiding: Number(areIdsSecret(document)),
   };
 }
 
@@ -40,6 +44,7 @@ export function sizeChange(before: PolicySize, after: PolicySize): PolicySize {
     steps: after.steps - Number(before.steps),
     limits: after.limits - Number(before.limits),
     kinds: after.kinds - Number(before.kinds),
+    hiding: after.hiding - Number(before.hiding),
   };
 }
 
@@ -49,12 +54,19 @@ export function sumOfSizes(one: PolicySize, other: PolicySize): PolicySize {
     steps: one.steps + other.steps,
     limits: one.limits + other.limits,
     kinds: one.kinds + other.kinds,
+    hiding: one.hiding + other.hiding,
   };
 }
 
 /** @param row its numbers may be texts */
-export function sizeFrom({ bytes, steps, limits, kinds }: PolicySize): PolicySize {
-  return { bytes: Number(bytes), steps: Number(steps), limits: Number(limits), kinds: Number(kinds) };
+export function sizeFrom({ bytes, steps, limits, kinds, hiding }: PolicySize): PolicySize {
+  return {
+    bytes: Number(bytes),
+    steps: Number(steps),
+    limits: Number(limits),
+    kinds: Number(kinds),
+    hiding: Number(hiding),
+  };
 }
 
 export function documentBytes(document: unknown): number {

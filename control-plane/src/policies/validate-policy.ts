@@ -4,7 +4,7 @@
 import type { Policy } from "@sluice/limiter/document/policy.ts";
 import { maxTimezoneBytes } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue, type Problem, validatePolicy } from "@sluice/limiter/document/validate.ts";
-import { surprisesOf, warningsOf } from "@sluice/limiter/document/warnings.ts";
+import { exposuresOf, surprisesOf, warningsOf } from "@sluice/limiter/document/warnings.ts";
 import {
   completeFromLibrary,
   copySupplied,
@@ -63,6 +63,7 @@ export function validatePut(
       : [
           ...realmWarnings(context.app),
           ...surprisesOf(validation.policy, resolution.document),
+          ...exposuresOf(validation.policy),
           ...[...warningsOf(validation.policy), ...blankWarnings(validation.policy)].map(asPut),
         ];
   if (!isRecord(named)) return { document: named, resolved: resolution.document, problems, warnings };

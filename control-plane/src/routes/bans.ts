@@ -1,6 +1,6 @@
 // /api/v1/apps/{app}/bans: who is refused until a time, whatever the limits say.
 
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { banBodyShape, checkBannedKey, checkBannedList, checkKindsOfBans, readBanBody } from "../schemas/ban-body.ts";
 import {
   afterIdParameter,
@@ -14,6 +14,7 @@ import { schemaOf } from "../schemas/policy-schema.ts";
 import { answers } from "../schemas/responses.ts";
 import { type Ban, createBan, deleteBan, getBan, listBans } from "../storage/bans.ts";
 import { announceChange, originOf } from "./applied.ts";
+import { bannedFor } from "./readers.ts";
 
 const appParams = { type: "object", properties: { app: appSegment } } as const;
 const params = { type: "object", properties: { app: appSegment, ban: banSegment } } as const;
@@ -42,7 +43,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       const { after, limit } = request.query;
       const found = await listBans(app.database, request.params.app, app.now(), after, limit + 1);
       const bans = found.slice(0, limit);
-      return { bans: bans.map(shown), next: found.length > limit ? bans.at(-1)?.id : undefined };
+      return { bans: bans.map((ban) => shown(request, ban)), next: found.length > limit ? bans.at(-1)?.id : undefined };
     },
   );
 
@@ -78,7 +79,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
       };
       const ban = await createBan(app.database, originOf(request), wanted);
       reply.code(201).header("location", `/api/v1/apps/${ban.app}/bans/${ban.id}`);
-      return { ...shown(ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };
+      return { ...shown(request, ban), ...(await announceChange(app, reply, ban.revision, request.query.wait)) };
     },
   );
 
@@ -94,7 +95,7 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
         response: answers({ 200: "Ban" }),
       },
     },
-    async (request) => shown(await getBan(app.database, request.params.app, app.now(), request.params.ban)),
+    async (request) => shown(request, await getBan(app.database, request.params.app, app.now(), request.params.ban)),
   );
 
   app.delete<OneBan>(
@@ -116,11 +117,12 @@ export default async function banRoutes(app: FastifyInstance): Promise<void> {
   );
 }
 
-function shown({ id, app, banned, untilMs, reason, createdAtMs, createdBy, revision }: Ban) {
+function shown(request: FastifyRequest, ban: Ban) {
+  const { id, app, untilMs, reason, createdAtMs, createdBy, revision } = ban;
   return {
     id,
     app,
-    ...banned,
+    ...bannedFor(request, ban),
     until: new Date(untilMs).toISOString(),
     reason,
     createdAt: new Date(createdAtMs).toISOString(),

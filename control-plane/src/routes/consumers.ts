@@ -12,6 +12,7 @@ import {
   type Problem,
   problemCount,
 } from "@sluice/limiter/document/problems.ts";
+import { describeValue } from "@sluice/limiter/document/validate.ts";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { HeldBody } from "../bodies/bodies-held.ts";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
@@ -43,6 +44,7 @@ import {
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { invalidRequest, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { openCursor, sealCursor } from "../secrets/sealed-cursor.ts";
 import type { Origin } from "../storage/change.ts";
 import { consumersAtOnce } from "../storage/consumer-changes.ts";
 import {
@@ -62,8 +64,11 @@ import {
   type NamedTerms,
   putConsumer,
 } from "../storage/consumers.ts";
+import { readProofKey } from "../storage/proof-key.ts";
+import type { Database } from "../storage/tables.ts";
 import { readUsage } from "../storage/usage.ts";
 import { originOf } from "./applied.ts";
+import { areIdsHiddenFrom, hiderOf, refuseGuesses } from "./readers.ts";
 
 const tags = ["consumers"];
 const appParams = { type: "object", properties: { app: appSegment } } as const;
@@ -81,6 +86,36 @@ interface ConsumersQuery {
   plan?: string;
 }
 
+/** Ends of pages, for those from whom ids are hidden. */
+class SealedCursors {
+  readonly #secret: string;
+  readonly #purpose: string;
+
+  private constructor(secret: string, app: string) {
+    this.#secret = secret;
+    this.#purpose = `consumers of ${app}`;
+  }
+
+  static async of(database: Database, app: string): Promise<SealedCursors> {
+    return new SealedCursors(await readProofKey(database), app);
+  }
+
+  seal(id: string): string {
+    return sealCursor(this.#secret, this.#purpose, id);
+  }
+
+  /** @throws ApiError invalid-request */
+  open(after: string): string {
+    const id = after === "" ? "" : openCursor(this.#secret, this.#purpose, after);
+    if (id !== undefined) return id;
+    throw invalidRequest({ path: "after", expected: "`next` of the previous page", got: describeValue(after) });
+  }
+}
+
+function hiddenIds(app: string): string {
+  return `The ids of consumers of the app "${app}" may be credentials, which only those see who may change consumers.`;
+}
+
 const textOfQuery = (description: string, expected: string) =>
   ({ type: "string", default: "", description, "x-expected": expected }) as const;
 
@@ -93,6 +128,8 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       schema: {
         tags,
         summary: "List an app's consumers, by their ids",
+        description:
+          "If ids may be credentials, by a policy with `planBy: consumer`, who may not change consumers sees a digest in place of each, and cannot search for them.",
         params: appParams,
         querystring: querySchema({
           after: textOfQuery("Return consumers after this id: `next` of the previous page.", "an id, once"),
@@ -104,11 +141,24 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       },
     },
     async (request) => {
-      const { after, prefix, plan, limit } = request.query;
+      const { prefix, plan, limit } = request.query;
       const { app: name } = request.params;
+      const cursors = (await areIdsHiddenFrom(request, name)) ? await SealedCursors.of(app.database, name) : undefined;
+      if (cursors !== undefined && prefix !== "") {
+        throw refuseGuesses(`${hiddenIds(name)} They cannot be searched for.`);
+      }
+      const after = cursors?.open(request.query.after) ?? request.query.after;
       const { consumers, hasMore } = await listConsumers(app.database, name, { after, prefix, plan, limit });
       const { consumers: count } = await readUsage(app.database, name);
-      return { count, consumers: consumers.map(shown), next: hasMore ? consumers.at(-1)?.id : undefined };
+      const last = hasMore ? consumers.at(-1)?.id : undefined;
+      if (cursors === undefined) return { count, consumers: consumers.map(shown), next: last };
+      const hide = hiderOf(app, name);
+      return {
+        count,
+        idsHidden: true,
+        consumers: consumers.map((consumer) => ({ ...shown(consumer), id: hide(consumer.id) })),
+        next: last && cursors.seal(last),
+      };
     },
   );
 
@@ -119,6 +169,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       schema: {
         tags,
         summary: "Read a consumer",
+        description: "If ids may be credentials, this is refused to those who may not change consumers.",
         params,
         querystring: querySchema({}),
         response: answers({ 200: "Consumer" }),
@@ -126,6 +177,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
     },
     async (request) => {
       const { app: name, consumer } = request.params;
+      if (await areIdsHiddenFrom(request, name)) throw refuseGuesses(`${hiddenIds(name)} None can be read by its id.`);
       return shown(await getConsumer(app.database, name, consumer));
     },
   );

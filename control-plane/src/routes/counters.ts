@@ -3,6 +3,7 @@
 import { byConsumer } from "@sluice/limiter/document/policy-shape.ts";
 import { describeValue } from "@sluice/limiter/document/validate.ts";
 import { isEndless } from "@sluice/limiter/header-values.ts";
+import { looksLikeCredential } from "@sluice/limiter/key/credential.ts";
 import type { CounterOrder, CounterReading } from "@sluice/limiter/protocol/push-messages.ts";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { type AskedCounter, askedCounter } from "../counters/asked-counter.ts";
@@ -15,6 +16,7 @@ import { appSegment, querySchema } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { readBody, refuseProblems } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
+import { secretPartsOf } from "../secrets/secret-parts.ts";
 import { trace } from "../storage/audit.ts";
 import type { Terms } from "../storage/consumer-changes.ts";
 import { findConsumer } from "../storage/consumers.ts";
@@ -22,6 +24,7 @@ import { DatabaseUnwritable } from "../storage/engines/database-errors.ts";
 import { getPolicy } from "../storage/policies.ts";
 import { readTemplates } from "../storage/template-documents.ts";
 import { originOf } from "./applied.ts";
+import { mayChange, refuseGuesses } from "./readers.ts";
 
 const params = { type: "object", properties: { app: appSegment } } as const;
 const querystring = { ...querySchema(counterQuery), required: ["policy"] };
@@ -44,6 +47,8 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       schema: {
         tags,
         summary: "Read what a key of a policy has left, in Redis or on each gateway",
+        description:
+          "If values of the key may be credentials, this is refused to those who may not change the policy: they could try values.",
         params,
         querystring,
         response: answers({ 200: "Counter" }),
@@ -51,8 +56,10 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
     },
     async (request) => {
       const { params, query } = request;
-      const { policy, key, literal, plan } = query;
-      const asked = await find(params.app, policy, readKey(key), literal, plan);
+      const { policy, literal, plan } = query;
+      const key = readKey(query.key);
+      if (!mayChange(request, params.app)) await refuseCredentials(params.app, policy, key);
+      const asked = await find(params.app, policy, key, literal, plan);
       await note(request, params.app, asked, "read-counter");
       return carryOut(params.app, asked, { do: "read", ...planOf(plan) });
     },
@@ -102,6 +109,15 @@ export default async function counterRoutes(app: FastifyInstance): Promise<void>
       return carryOut(name, asked, { do: "top-up", ...given, ...planOf(plan) });
     },
   );
+
+  /** @throws ApiError app-not-found, policy-not-found, forbidden */
+  async function refuseCredentials(name: string, policy: string, key: readonly string[]): Promise<void> {
+    const { document } = await getPolicy(app.database, name, policy);
+    const secret = secretPartsOf(document);
+    if (!key.some((value, i) => secret[i] === true || looksLikeCredential(value))) return;
+    const whose = `Values of the key of policy "${policy}" may be credentials`;
+    throw refuseGuesses(`${whose}: only those read the counter of one who may change the policy.`);
+  }
 
   /** @throws ApiError app-not-found, policy-not-found, invalid-request */
   async function find(

@@ -32,6 +32,7 @@ import {
 } from "../schemas/parameters.ts";
 import { namedPolicySchema } from "../schemas/policy-schema.ts";
 import { answers, etagHeader } from "../schemas/responses.ts";
+import { secretPartsOf } from "../secrets/secret-parts.ts";
 import {
   type NewPolicy,
   putPolicies,
@@ -269,9 +270,14 @@ class Check {
       return;
     }
     if (policy === undefined) return;
-    this.policies.set(policy, { document: JSON.stringify(validation.document), ...size });
+    const { document } = validation;
+    this.policies.set(policy, {
+      document: JSON.stringify(document),
+      secretParts: secretPartsOf(document),
+      ...size,
+    });
     addLocated(this.#warnings, where, [...validation.warnings, ...fleetWarnings(validation.resolved, this.#gateways)]);
-    const { exempt } = validation.document as { exempt?: unknown };
+    const { exempt } = document as { exempt?: unknown };
     if (exempt !== undefined) this.#exempts.push({ exempt, where });
   }
 

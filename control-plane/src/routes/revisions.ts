@@ -2,7 +2,7 @@
 
 import { nameShape } from "@sluice/limiter/document/policy-shape.ts";
 import type { Shape } from "@sluice/limiter/document/shape.ts";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { appsOf, callerOf, requireRight } from "../plugins/authentication.ts";
 import { validatePut } from "../policies/validate-policy.ts";
@@ -22,11 +22,12 @@ import { readBody } from "../schemas/read-body.ts";
 import { answers } from "../schemas/responses.ts";
 import type { App } from "../storage/apps.ts";
 import { type Action, isOfMany } from "../storage/entry.ts";
-import { changesBetween, getRevision, reversed } from "../storage/history.ts";
+import { changesBetween, getRevision, type RevisionDetails, reversed } from "../storage/history.ts";
 import { listRevisions, type Revision } from "../storage/revisions.ts";
 import { rollBack } from "../storage/roll-back.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { announceChange, originOf, showInAnswer } from "./applied.ts";
+import { changesFor } from "./readers.ts";
 
 const verbs: Record<Action, string> = {
   "create-app": "created app",
@@ -97,7 +98,8 @@ export default async function revisionRoutes(
     },
     async (request) => {
       const apps = appsOf(callerOf(request), "read");
-      const { before, after, ...revision } = await getRevision(app.database, { apps }, request.params.revision);
+      const revision = await getRevision(app.database, { apps }, request.params.revision);
+      const { before, after } = await documentsFor(app, request, revision);
       return { ...shown(revision), before: before ?? null, after: after ?? null };
     },
   );
@@ -135,7 +137,8 @@ export default async function revisionRoutes(
         Math.max(from, to),
         pause,
       );
-      const shownChanges = await showInAnswer(reply, from <= to ? changes : changes.map(reversed), pause);
+      const readable = await changesFor(app, request, from <= to ? changes : changes.map(reversed));
+      const shownChanges = await showInAnswer(reply, readable, pause);
       return { from, to, changes: shownChanges, ...(moreBans === 0 ? {} : { moreBans }) };
     },
   );
@@ -209,6 +212,18 @@ export default async function revisionRoutes(
       return { changes: shownChanges, ...(dryRun ? { dryRun: true } : {}), ...announced };
     },
   );
+}
+
+/** The documents of a revision, as whoever asks may read them. */
+async function documentsFor(
+  app: FastifyInstance,
+  request: FastifyRequest,
+  { action, app: name = "", subject = "", before, after }: RevisionDetails,
+): Promise<{ readonly before?: unknown; readonly after?: unknown }> {
+  const isOfBan = action === "create-ban" || action === "delete-ban";
+  if (!isOfBan) return { before, after };
+  const [change] = await changesFor(app, request, [{ kind: "ban", app: name, name: subject, before, after }]);
+  return change ?? {};
 }
 
 function shown({ number, atMs, who, from, action, app, policy, subject }: Revision) {

@@ -804,9 +804,13 @@ const consumerPage = {
     {
       count: { ...count, description: "How many consumers the app has, whatever the query asks for." },
       consumers: { type: "array", items: { $ref: "Consumer#" } },
+      idsHidden: {
+        type: "boolean",
+        description: "True if ids may be credentials, and each is replaced by a digest. Absent if not.",
+      },
       next,
     },
-    ["next"],
+    ["idsHidden", "next"],
   ),
 };
 

@@ -7,11 +7,12 @@ import { referredList } from "@sluice/limiter/key/network-lists.ts";
 import type { Expression, ExpressionBuilder, SqlBool, Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { eitherSecret, partsFrom, type SecretParts, secretPartsOf, textOfParts } from "../secrets/secret-parts.ts";
 import { getApp } from "./apps.ts";
 import { change, type Origin } from "./change.ts";
 import { knownLists } from "./network-lists.ts";
 import { newId } from "./new-id.ts";
-import type { BanTable, Database, Tables } from "./tables.ts";
+import type { BanTable, Database, PolicyTable, Tables } from "./tables.ts";
 import { addUsage, takeRoom } from "./usage.ts";
 
 /** Who is banned: a network, or the requests with these values of the policy's key, or with values like these. */
@@ -31,6 +32,17 @@ export interface Ban {
   readonly createdBy: string;
   /** The revision that made the ban. */
   readonly revision: number;
+  /** Which values may be credentials, by the policy as it is or as it was when the ban was made. */
+  readonly secretParts: SecretParts;
+}
+
+/** A ban, as entries of the history have it. */
+export interface BanDocument {
+  readonly policy?: string;
+  readonly key?: readonly string[];
+  readonly keyPattern?: readonly string[];
+  /** As `secretParts` of the ban; absent: no value is a credential. */
+  readonly secret?: SecretParts;
 }
 
 /**
@@ -57,6 +69,7 @@ export function createBan(
   const { app, banned, untilMs, reason } = ban;
   return change(database, origin, async (transaction, record) => {
     await getApp(transaction, app);
+    let secretParts: SecretParts = [];
     if ("policy" in banned) {
       const policy = await transaction
         .selectFrom("policies")
@@ -64,7 +77,9 @@ export function createBan(
         .where("app", "=", app)
         .where("name", "=", banned.policy)
         .executeTakeFirst();
-      ban.check(policy === undefined ? undefined : JSON.parse(policy.document));
+      const document = policy === undefined ? undefined : JSON.parse(policy.document);
+      ban.check(document);
+      secretParts = secretPartsOf(document);
     }
     const list = "cidr" in banned ? referredList(banned.cidr) : undefined;
     if (list !== undefined) ban.checkList((await knownLists(transaction, app, [list])).has(list));
@@ -79,7 +94,7 @@ export function createBan(
       const ofPolicy = kinds.filter(({ policy }) => policy === banned.policy);
       ban.checkKinds(ofPolicy.length + Number(isNew), kinds.length + Number(isNew));
     }
-    const after = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
+    const after = documentText({ banned, secretParts, untilMs, reason });
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     const revision = await record({ action: "create-ban", app, ...ofPolicy, subject: id, after });
     const row: BanTable = {
@@ -96,6 +111,7 @@ export function createBan(
       created_by: origin.who,
       revision,
       bytes,
+      secret_parts: textOfParts(secretParts),
     };
     await transaction.insertInto("bans").values(row).execute();
     return banFrom(row);
@@ -125,13 +141,9 @@ export async function listBans(
   limit: number,
 ): Promise<Ban[]> {
   await getApp(database, app);
-  const rows = await database
-    .selectFrom("bans")
-    .selectAll()
-    .where("app", "=", app)
-    .where("until_at", ">", nowMs)
-    .where("id", ">", after)
-    .orderBy("id")
+  const rows = await bansInForce(database, app, nowMs)
+    .where("bans.id", ">", after)
+    .orderBy("bans.id")
     .limit(limit)
     .execute();
   return rows.map(banFrom);
@@ -145,27 +157,44 @@ export async function getBan(
   id: string,
 ): Promise<Ban> {
   await getApp(database, app);
-  const row = await database
-    .selectFrom("bans")
-    .selectAll()
-    .where("app", "=", app)
-    .where("id", "=", id)
-    .where("until_at", ">", nowMs)
-    .executeTakeFirst();
+  const row = await bansInForce(database, app, nowMs).where("bans.id", "=", id).executeTakeFirst();
   if (row === undefined) throw new ApiError("ban-not-found", `The app "${app}" has no ban "${id}" in force.`);
   return banFrom(row);
+}
+
+/** Each with the secret parts of its policy, as it is now. */
+function bansInForce(database: Database | Transaction<Tables>, app: string, nowMs: number) {
+  return database
+    .selectFrom("bans")
+    .leftJoin("policies", (join) =>
+      join.onRef("policies.app", "=", "bans.app").onRef("policies.name", "=", "bans.policy"),
+    )
+    .selectAll("bans")
+    .select("policies.secret_parts as policy_secret_parts")
+    .where("bans.app", "=", app)
+    .where("bans.until_at", ">", nowMs);
 }
 
 /** @throws ApiError app-not-found, ban-not-found */
 export function deleteBan(database: Database, origin: Origin, app: string, id: string): Promise<number> {
   return change(database, origin, async (transaction, record) => {
     const ban = await getBan(transaction, app, origin.atMs, id);
-    const { banned, untilMs, reason } = ban;
+    const { banned } = ban;
     await deleteBans(transaction, (row) => row("id", "=", id));
-    const before = JSON.stringify({ ...banned, until: new Date(untilMs).toISOString(), reason });
+    const before = documentText(ban);
     const ofPolicy = "policy" in banned ? { policy: banned.policy } : {};
     return record({ action: "delete-ban", app, ...ofPolicy, subject: id, before });
   });
+}
+
+function documentText({
+  banned,
+  secretParts,
+  untilMs,
+  reason,
+}: Pick<Ban, "banned" | "secretParts" | "untilMs" | "reason">): string {
+  const secret = secretParts.length === 0 ? {} : { secret: secretParts };
+  return JSON.stringify({ ...banned, ...secret, until: new Date(untilMs).toISOString(), reason });
 }
 
 /** Deletes expired bans. They are not in any list any more. */
@@ -219,7 +248,8 @@ function snapshotBan({ id, app, banned, untilMs }: Pick<Ban, "id" | "app" | "ban
   return { id, app, ...(banned as Partial<SnapshotBan>), untilSeconds: untilMs / 1_000 };
 }
 
-export function banFrom(row: BanTable): Ban {
+/** @param row with the secret parts of the ban's policy, if they were read */
+export function banFrom(row: BanTable & { readonly policy_secret_parts?: PolicyTable["secret_parts"] }): Ban {
   return {
     id: row.id,
     app: row.app,
@@ -229,6 +259,7 @@ export function banFrom(row: BanTable): Ban {
     createdAtMs: Number(row.created_at),
     createdBy: row.created_by,
     revision: Number(row.revision),
+    secretParts: eitherSecret(partsFrom(row.secret_parts), partsFrom(row.policy_secret_parts)),
   };
 }
 

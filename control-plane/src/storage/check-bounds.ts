@@ -19,10 +19,15 @@ import {
 import { ApiError, type ExceededBound } from "../errors/api-error.ts";
 
 /** How much more, or less, the app uses after a change. */
-export type UsageChange = Partial<Usage & { readonly callers: number }>;
+export type UsageChange = Partial<CountedUsage>;
 
-/** What is used, including the number of callers' tokens, which gateways learn of. */
-export type CountedUsage = Usage & { readonly callers: number };
+/** What is used, including what has no bound of its own. */
+export interface CountedUsage extends Usage {
+  /** The number of callers' tokens, which gateways learn of. */
+  readonly callers: number;
+  /** The number of policies by which ids of consumers may be credentials. */
+  readonly hiding: number;
+}
 
 /** Returns the problem with the size of a document that is validated but not stored. */
 export function documentProblems(bytes: number): Problem[] {

@@ -149,6 +149,8 @@ async function probeRoom(database: Database): Promise<void> {
           steps: 0,
           limits: 0,
           kinds: 0,
+          hiding: 0,
+          secret_parts: null,
         })
         .execute();
       throw new ProbeEnded();

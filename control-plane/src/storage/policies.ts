@@ -5,6 +5,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { noSize, policySize, sizeChange } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { partsFrom, type SecretParts, secretPartsOf, textOfParts } from "../secrets/secret-parts.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
@@ -82,6 +83,7 @@ export function putPolicy(
     const { document, resolved } = put.validate(await readTemplates(transaction, app), owner, bytesBefore);
     put.precondition(row === undefined ? undefined : Number(row.revision));
     const after = JSON.stringify(document);
+    const parts = { secret_parts: textOfParts(secretPartsOf(document)) };
     if (row === undefined) {
       const size = policySize(resolved);
       checkDocumentBytes("policy", size.bytes, undefined);
@@ -89,7 +91,7 @@ export function putPolicy(
       const revision = await record({ action: "create-policy", app, policy: name, after });
       await transaction
         .insertInto("policies")
-        .values({ app, name, document: after, revision, updated_at: origin.atMs, owner: origin.who, ...size })
+        .values({ app, name, document: after, revision, updated_at: origin.atMs, owner: origin.who, ...size, ...parts })
         .execute();
       return { revision, created: true, changed: true };
     }
@@ -103,7 +105,7 @@ export function putPolicy(
     const revision = await record({ action: "update-policy", app, policy: name, before, after });
     await transaction
       .updateTable("policies")
-      .set({ document: after, revision, updated_at: origin.atMs, ...size })
+      .set({ document: after, revision, updated_at: origin.atMs, ...size, ...parts })
       .where("app", "=", app)
       .where("name", "=", name)
       .execute();
@@ -132,6 +134,29 @@ export function deletePolicy(
     await addUsage(transaction, app, { policies: -1, ...sizeChange(row, noSize) });
     return record({ action: "delete-policy", app, policy: name, before: row.document });
   });
+}
+
+/** As many names are in one statement. */
+const namesAtOnce = 250;
+
+/** Returns which parts of the keys of policies may hold credentials. Policies that are not there, or have no such part, are left out. */
+export async function readSecretParts(
+  database: Database,
+  app: string,
+  names: readonly string[],
+): Promise<ReadonlyMap<string, SecretParts>> {
+  const found = new Map<string, SecretParts>();
+  for (let from = 0; from < names.length; from += namesAtOnce) {
+    const rows = await database
+      .selectFrom("policies")
+      .select(["name", "secret_parts"])
+      .where("app", "=", app)
+      .where("name", "in", names.slice(from, from + namesAtOnce))
+      .where("secret_parts", "is not", null)
+      .execute();
+    for (const { name, secret_parts } of rows) found.set(name, partsFrom(secret_parts));
+  }
+  return found;
 }
 
 function findRow(

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { noSize, type PolicySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
+import { type SecretParts, textOfParts } from "../secrets/secret-parts.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
@@ -19,6 +20,7 @@ import { takeRoom } from "./usage.ts";
 export interface NewPolicy extends PolicySize {
   /** As JSON. */
   readonly document: string;
+  readonly secretParts: SecretParts;
 }
 
 /** What documents are validated against. */
@@ -105,7 +107,7 @@ export async function readPolicyRows(
   for (let after = ""; ; ) {
     const page = await database
       .selectFrom("policies")
-      .select(["name", "revision", "owner", "bytes", "steps", "limits", "kinds"])
+      .select(["name", "revision", "owner", "bytes", "steps", "limits", "kinds", "hiding"])
       .where("app", "=", app)
       .where("name", ">", after)
       .orderBy("name")
@@ -269,6 +271,7 @@ async function storeAll(
         updated_at: atMs,
         owner,
         ...sizeFrom(policy),
+        secret_parts: textOfParts(policy.secretParts),
       };
     });
     await transaction.insertInto("policies").values(rows).execute();

@@ -7,6 +7,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { noSize, type PolicySize, policySize, sizeChange, sizeFrom, sumOfSizes } from "../bounds/policy-size.ts";
 import { ApiError } from "../errors/api-error.ts";
+import { type SecretParts, secretPartsOf, textOfParts } from "../secrets/secret-parts.ts";
 import type { Templates } from "../templates/resolve-templates.ts";
 import { type App, getApp } from "./apps.ts";
 import { deleteBansOfPolicies } from "./bans.ts";
@@ -95,6 +96,8 @@ interface Plan {
   readonly texts: readonly ChangedText[];
   /** Of policies after their changes, by name. */
   readonly sizes: ReadonlyMap<string, PolicySize>;
+  /** Of policies that there are after their changes, by name. */
+  readonly secretParts: ReadonlyMap<string, SecretParts>;
   /** Of policies that stay and use templates that change, by name. */
   readonly resized: ReadonlyMap<string, PolicySize>;
   /** Who made the policies that there are, by name. */
@@ -126,6 +129,7 @@ async function planOf(database: Database, what: RollBack, touched: Touched, paus
   const templates = new Map(await readTemplates(database, app));
   const room = { policies: 0, ...(await changeTemplates(templates, texts, owner, what, pause)) };
   const sizes = new Map<string, PolicySize>();
+  const secretParts = new Map<string, SecretParts>();
   let total = noSize;
   for (const { kind, name, before, after } of changes) {
     if (kind !== "policy") continue;
@@ -135,13 +139,14 @@ async function planOf(database: Database, what: RollBack, touched: Touched, paus
     room.policies += Number(after !== undefined) - Number(before !== undefined);
     total = sumOfSizes(total, sizeChange(sizeBefore, size));
     sizes.set(name, size);
+    if (after !== undefined) secretParts.set(name, secretPartsOf(after));
     await pause();
   }
   const hasTemplates = changes.some(({ kind }) => kind === "template");
   const resized = hasTemplates ? await resizedOthers(database, owner, templates, sizes, what, pause) : new Map();
   for (const [name, size] of resized) total = sumOfSizes(total, sizeChange(stored.get(name) ?? noSize, size));
   const creators = new Map([...stored].map(([name, row]) => [name, row.owner]));
-  return { head, changes, texts, sizes, resized, creators, room: { ...room, ...total } };
+  return { head, changes, texts, sizes, secretParts, resized, creators, room: { ...room, ...total } };
 }
 
 /** @returns what is to be changed, from the head to the revision to go back to */
@@ -198,7 +203,7 @@ async function store(
   transaction: Transaction<Tables>,
   { who, atMs }: Origin,
   record: RecordEntry,
-  { texts, sizes, resized, creators, room }: Plan,
+  { texts, sizes, secretParts, resized, creators, room }: Plan,
   { app, policy, total, to }: RollBack,
 ): Promise<number> {
   await takeRoom(transaction, app, room, total);
@@ -224,7 +229,9 @@ async function store(
       if (document === undefined) return [];
       const owner = creators.get(name);
       const size = sizes.get(name) ?? noSize;
-      return [{ app, name, document, revision, updated_at: atMs, owner: owner === undefined ? who : owner, ...size }];
+      const secret_parts = textOfParts(secretParts.get(name) ?? []);
+      const made = { app, name, document, revision, updated_at: atMs, owner: owner === undefined ? who : owner };
+      return [{ ...made, ...size, secret_parts }];
     });
     await replacePolicies(transaction, app, some, rows);
     // SQLite blocks the thread, so other requests get their turn in between.
@@ -259,7 +266,7 @@ async function resizedOthers(
 ): Promise<Map<string, PolicySize>> {
   const rows = await database
     .selectFrom("policies")
-    .select(["name", "document", "bytes", "steps", "limits", "kinds"])
+    .select(["name", "document", "bytes", "steps", "limits", "kinds", "hiding"])
     .where("app", "=", app)
     .where("document", "like", '%"template":"%')
     .execute();

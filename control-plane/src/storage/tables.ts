@@ -79,6 +79,10 @@ export interface PolicyTable {
   steps: number;
   limits: number;
   kinds: number;
+  /** 1 if ids of consumers may be credentials by this policy, otherwise 0. */
+  hiding: number;
+  /** Which parts of the key may hold credentials, as JSON (`SecretParts`); null: none. */
+  secret_parts: string | null;
 }
 
 export interface RevisionTable {
@@ -187,6 +191,8 @@ export interface BanTable {
   revision: number;
   /** Size of the ban in a snapshot. */
   bytes: number;
+  /** Which parts of the policy's key could hold credentials when the ban was made, as beside policies. */
+  secret_parts: string | null;
 }
 
 export interface TemplateTable {
@@ -272,6 +278,10 @@ export interface UsageTable extends UsageSums {
   network_bytes: Generated<number>;
   limits: Generated<number>;
   kinds: Generated<number>;
+  /** The number of policies by which ids of consumers may be credentials. */
+  hiding: Generated<number>;
+  /** 1 if ids of consumers may be credentials by such a policy, or by one that the app had when it got them; otherwise 0. */
+  hidden_ids: Generated<number>;
 }
 
 /** An action that does not change what gateways enforce. Written once, never changed. */

@@ -176,7 +176,7 @@ async function resizeUsers(
 async function readUsers(transaction: Transaction<Tables>, app: string, template: string): Promise<UsingPolicy[]> {
   const rows = await transaction
     .selectFrom("policies")
-    .select(["name", "document", "bytes", "steps", "limits", "kinds"])
+    .select(["name", "document", "bytes", "steps", "limits", "kinds", "hiding"])
     .where("app", "=", app)
     // Finds references in stored documents. The filter below removes other documents that contain this text.
     .where("document", "like", `%"template":"${template}"%`)

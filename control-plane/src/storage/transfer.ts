@@ -49,7 +49,7 @@ const keys: Readonly<Record<Table, readonly string[]>> = {
 
 /** Columns that some databases return as texts. */
 const isNumber =
-  /^(id|number|at|revision|version|bytes|steps|limits|kinds|policies|templates|bans|tokens|callers|consumers|count|network_lists|is_admin|position|.*_(at|bytes|entries|pruned|position))$/;
+  /^(id|number|at|revision|version|bytes|steps|limits|kinds|hiding|hidden_ids|policies|templates|bans|tokens|callers|consumers|count|network_lists|is_admin|position|.*_(at|bytes|entries|pruned|position))$/;
 const textIds: readonly Table[] = ["bans", "tokens", "audit", "consumers", "consumer_deletions"];
 
 const format = 1;

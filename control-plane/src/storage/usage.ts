@@ -61,6 +61,7 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
         steps: row("steps", "+", change.steps ?? 0),
         limits: row("limits", "+", change.limits ?? 0),
         kinds: row("kinds", "+", change.kinds ?? 0),
+        hiding: row("hiding", "+", change.hiding ?? 0),
         templates: row("templates", "+", change.templates ?? 0),
         template_bytes: row("template_bytes", "+", change.templateBytes ?? 0),
         bans: row("bans", "+", change.bans ?? 0),
@@ -74,6 +75,26 @@ export async function addUsage(transaction: Transaction<Tables>, app: string, ch
       .where("app", "=", whose)
       .execute();
   }
+  if ((change.hiding ?? 0) !== 0 || (change.consumers ?? 0) < 0) await noteHiddenIds(transaction, app);
+}
+
+/** Ids that may be credentials stay so when the policy is gone, until the app has no consumers. */
+async function noteHiddenIds(transaction: Transaction<Tables>, app: string): Promise<void> {
+  const row = await transaction
+    .selectFrom("usage")
+    .select(["hiding", "consumers", "hidden_ids"])
+    .where("app", "=", app)
+    .executeTakeFirstOrThrow();
+  const stays = Number(row.consumers) > 0 && Number(row.hidden_ids) === 1;
+  const hidden_ids = Number(Number(row.hiding) > 0 || stays);
+  if (hidden_ids === Number(row.hidden_ids)) return;
+  await transaction.updateTable("usage").set({ hidden_ids }).where("app", "=", app).execute();
+}
+
+/** Returns whether ids of the app's consumers may be credentials: by one of its policies, or by one that it had when it got them. */
+export async function areIdsHidden(database: Database, app: string): Promise<boolean> {
+  const row = await database.selectFrom("usage").select("hidden_ids").where("app", "=", app).executeTakeFirst();
+  return Number(row?.hidden_ids ?? 0) === 1;
 }
 
 /** @param app an existing app; one for which nothing was ever stored uses nothing */
@@ -160,7 +181,8 @@ export function noUsage(): CountedUsage {
 }
 
 function usageFrom(
-  row: UsageSums & Partial<Record<"consumers" | "network_lists" | "network_bytes" | "limits" | "kinds", number>>,
+  row: UsageSums &
+    Partial<Record<"consumers" | "network_lists" | "network_bytes" | "limits" | "kinds" | "hiding", number>>,
 ): CountedUsage {
   return {
     policies: Number(row.policies),
@@ -168,6 +190,7 @@ function usageFrom(
     steps: Number(row.steps),
     limits: Number(row.limits ?? 0),
     kinds: Number(row.kinds ?? 0),
+    hiding: Number(row.hiding ?? 0),
     templates: Number(row.templates),
     templateBytes: Number(row.template_bytes),
     bans: Number(row.bans),

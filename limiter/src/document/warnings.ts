@@ -4,6 +4,7 @@
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
 import type { Limit } from "../algorithms/limit.ts";
 import { capacity, rateOf } from "../algorithms/rate.ts";
+import { isOfCredentials } from "../key/credential.ts";
 import { type KeyPart, keyPartText } from "../key/key-part.ts";
 import { leaseParameters } from "../lease/holder.ts";
 import { isLeasable, leastLeasedUs } from "../lease/ledger.ts";
@@ -71,6 +72,15 @@ export function surprisesOf({ mode, match, key }: Policy, document: unknown): Pr
     });
   }
   return listProblems(findings);
+}
+
+/** @returns a warning if clients' credentials are to be stored as the ids of consumers */
+export function exposuresOf({ plans, key }: Policy): Problem[] {
+  const first = key[0];
+  if (plans === undefined || plans.by !== undefined || first === undefined || !isOfCredentials(first)) return [];
+  const expected = 'a part that says who the client is and is no credential, like "jwt:sub" or "header:x-customer"';
+  const got = `${keyPartText(first)}: the ids of consumers are credentials then, as they are in the database, in its backups, on the gateways' disks and in URLs`;
+  return [{ path: "key[0]", expected, got }];
 }
 
 /** Whether a client decides if the request has this part. */

@@ -41,10 +41,18 @@ const mostArguments = 50;
 
 /** @param value what a request has for the part */
 export function holdsCredential(part: KeyPart, value: string): boolean {
+  return isOfCredentials(part) || (part.source !== "const" && looksLikeCredential(value));
+}
+
+/** Returns whether each value of the part may be a credential, by what a policy says of the part or by its name. */
+export function isOfCredentials(part: KeyPart): boolean {
   if (part.secret === true || isAlwaysCredential(part)) return true;
-  if (part.source === "const") return false;
-  if (part.secret === undefined && "name" in part && isNamedLikeCredential(part.source, part.name.toLowerCase()))
-    return true;
+  if (part.source === "const" || part.secret !== undefined || !("name" in part)) return false;
+  return isNamedLikeCredential(part.source, part.name.toLowerCase());
+}
+
+/** Returns whether a value has a credential in it, whatever part it is of. */
+export function looksLikeCredential(value: string): boolean {
   return hasJwt(value) || hasUserInfo(value) || hasCredentialArgument(value);
 }
 

@@ -291,6 +291,41 @@ describe.each(engines)("on %s", (kind, startServer) => {
     );
   });
 
+  it("policies and apps say what of them may be credentials", async () => {
+    const database = await open(await place());
+    await migrate(database, "0028-traffic-hours");
+    const plans = { free: [{ name: "a", algorithm: "fixed-window", quota: 1, window: "1s" }] };
+    const ofConsumers = { plans, planBy: "consumer", defaultPlan: "free" };
+    const documents = {
+      shop: { ...ofConsumers, key: ["header:x-api-key", "ip"] },
+      plain: { ...ofConsumers, key: ["jwt:sub"] },
+      bare: { limits: plans.free, key: ["ip", "cookie:a"] },
+    };
+    for (const [app, document] of Object.entries(documents)) {
+      await sql`insert into apps (name, created_at, revision) values (${app}, 1, 1)`.execute(database);
+      await sql`
+        insert into policies (app, name, document, revision, updated_at)
+        values (${app}, 'p', ${JSON.stringify(document)}, 1, 1)`.execute(database);
+      await database.insertInto("usage").values(emptyRow(app)).execute();
+    }
+    await migrate(database);
+    const apps = Object.keys(documents);
+    const policies = await database
+      .selectFrom("policies")
+      .innerJoin("usage", "usage.app", "policies.app")
+      .select(["policies.app", "policies.secret_parts", "policies.hiding", "usage.hiding as sum", "usage.hidden_ids"])
+      .where("policies.app", "in", apps)
+      .orderBy("policies.app")
+      .execute();
+    expect(
+      policies.map((row) => [row.app, row.secret_parts, ...[row.hiding, row.sum, row.hidden_ids].map(Number)]),
+    ).toEqual([
+      ["bare", "[false,true]", 0, 0, 0],
+      ["plain", null, 0, 0, 0],
+      ["shop", "[true,false]", 1, 1, 1],
+    ]);
+  });
+
   it.skipIf(kind !== "SQLite")(
     "texts of any length stand behind the other columns, and nothing else of their tables changes",
     async () => {

@@ -15,6 +15,9 @@ const undoNetworkLists = `
 `;
 
 const undoNewest = `
+  alter table policies drop column hiding; alter table policies drop column secret_parts;
+  alter table bans drop column secret_parts;
+  alter table usage drop column hiding; alter table usage drop column hidden_ids;
   alter table policies drop column limits; alter table policies drop column kinds;
   alter table usage drop column limits; alter table usage drop column kinds;
   drop index bans_kind; alter table bans drop column pattern_kind;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { compilePolicy } from "../../../limiter/src/compiled/compile.ts";
-import { surprisesOf, warningsOf } from "../../../limiter/src/document/warnings.ts";
-import { policyNamed } from "../policies.ts";
+import { exposuresOf, surprisesOf, warningsOf } from "../../../limiter/src/document/warnings.ts";
+import { policyFrom, policyNamed } from "../policies.ts";
 
 const fast = { name: "fast", algorithm: "token-bucket", quota: 400, window: "1s" };
 const inVain = "; as it is, Redis decides every request in spite of leased";
@@ -36,6 +36,31 @@ describe("a warning about what reaches further than it may seem", () => {
     }
     const [warning] = surprisesOf(policyNamed("p", { limits, key: ["header:X-A"] }), { key: ["header:X-A"] });
     expect(warning?.got).toBe("nothing: a request without header:x-a passes uncounted");
+  });
+});
+
+describe("a warning about credentials that are stored as ids of consumers", () => {
+  const plans = { planBy: "consumer", plans: { free: [fast] }, defaultPlan: "free" };
+  const warningsFor = (document: object) => exposuresOf(policyFrom({ name: "p", ...plans, ...document }));
+
+  it("names the part, and what to count by instead", () => {
+    for (const part of ["header:x-api-key", "cookie:a", "header:authorization", "query:token"]) {
+      const [warning, ...others] = warningsFor({ key: [part, "ip"] });
+      expect([warning?.path, others]).toEqual(["key[0]", []]);
+      expect(warning?.got).toContain(`${part}: `);
+      expect(warning?.expected).toContain('"jwt:sub"');
+    }
+    expect(warningsFor({ key: ["header:a"], secret: { "header:a": true } })).toHaveLength(1);
+  });
+
+  it("is absent if the first part is no credential, or consumers are not asked for", () => {
+    for (const part of ["jwt:sub", "header:x-customer", "ip"]) {
+      expect(warningsFor({ key: [part, "header:x-api-key"] })).toEqual([]);
+    }
+    const key = ["header:x-api-key"];
+    expect(warningsFor({ key, secret: { "header:x-api-key": false } })).toEqual([]);
+    expect(warningsFor({ key, planBy: "header:x-api-key" })).toEqual([]);
+    expect(exposuresOf(policyNamed("p", { limits: [fast], key }))).toEqual([]);
   });
 });
 

@@ -2,7 +2,7 @@
 
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
 import type { Schemas } from "../../api/client.ts";
 import { consumersQuery } from "../../api/queries.ts";
@@ -27,6 +27,8 @@ export function ConsumersPage() {
   const app = useChosenApp(asked);
   const { mayEdit } = useRights(app);
   const [isAdding, setIsAdding] = useState(false);
+  const [appOfHidden, setAppOfHidden] = useState<string>();
+  const fields = appOfHidden === app && prefix === "" ? (["plan"] as const) : (["prefix", "plan"] as const);
   const search = (change: { prefix?: string; plan?: string }) =>
     void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
   return (
@@ -41,7 +43,7 @@ export function ConsumersPage() {
         ) : null}
       </div>
       <search className="filters">
-        {(["prefix", "plan"] as const).map((field) => (
+        {fields.map((field) => (
           <label key={field}>
             {t(field)}
             <input
@@ -56,7 +58,7 @@ export function ConsumersPage() {
       {app === undefined ? (
         <Loading />
       ) : (
-        <Consumers key={app} app={app} prefix={prefix} plan={plan} mayEdit={mayEdit} />
+        <Consumers key={app} app={app} prefix={prefix} plan={plan} mayEdit={mayEdit} onHidden={setAppOfHidden} />
       )}
       {isAdding && app !== undefined ? (
         <ConsumerDialog app={app} consumer={undefined} onClose={() => setIsAdding(false)} />
@@ -70,9 +72,11 @@ interface Shown {
   readonly prefix: string;
   readonly plan: string;
   readonly mayEdit: boolean;
+  /** Is called if the ids of the app's consumers are hidden, so that nobody can search for them. */
+  onHidden(app: string): void;
 }
 
-function Consumers({ app, prefix, plan, mayEdit }: Shown) {
+function Consumers({ app, prefix, plan, mayEdit, onHidden }: Shown) {
   const t = useTranslations("consumers");
   const settled = useSettled(`${prefix}\n${plan}`);
   const [settledPrefix = "", settledPlan = ""] = settled.split("\n");
@@ -80,6 +84,10 @@ function Consumers({ app, prefix, plan, mayEdit }: Shown) {
   const { data, error, isPending, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = asked;
   const [changing, setChanging] = useState<Consumer>();
   const [deleting, setDeleting] = useState<Consumer>();
+  const areIdsHidden = data?.pages[0]?.idsHidden === true;
+  useEffect(() => {
+    if (areIdsHidden) onHidden(app);
+  }, [areIdsHidden, app, onHidden]);
   if (isPending) return <Loading />;
   if (data === undefined) return <Failed error={error} again={() => void refetch()} />;
   const consumers = data.pages.flatMap((page) => page.consumers);
@@ -88,6 +96,7 @@ function Consumers({ app, prefix, plan, mayEdit }: Shown) {
   return (
     <section className="card">
       <p className="quiet">{t("count", { count })}</p>
+      {areIdsHidden ? <p className="quiet">{t("idsHidden")}</p> : null}
       <Table
         label={t("title")}
         busy={settled !== `${prefix}\n${plan}`}

@@ -34,13 +34,21 @@ export function linkTo(
   key: readonly string[],
   secret?: PolicyTerms["secret"],
 ) {
-  const isSecret = parts.some((text, i) => {
+  return hasCredential(parts, key, secret)
+    ? { to: "/keys" as const, search: { app, policy }, state: { countedKey: key } }
+    : { to: "/keys" as const, search: { app, policy, key } };
+}
+
+/** Returns whether one of the values may be a credential, or would be one if the control plane had not hidden it. */
+export function hasCredential(
+  parts: readonly string[],
+  key: readonly string[],
+  secret: PolicyTerms["secret"],
+): boolean {
+  return parts.some((text, i) => {
     const part = parseKeyPart(text);
     return part !== undefined && withSecrets([part], secret).some((one) => holdsCredential(one, key[i] ?? ""));
   });
-  return isSecret
-    ? { to: "/keys" as const, search: { app, policy }, state: { countedKey: key } }
-    : { to: "/keys" as const, search: { app, policy, key } };
 }
 
 function isKey(value: unknown): value is string[] {

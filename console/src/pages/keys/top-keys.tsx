@@ -10,6 +10,7 @@ import { Empty, Failed, Loading } from "../../parts/states.tsx";
 import { Table } from "../../parts/table.tsx";
 import { BanDialog } from "../bans/ban-dialog.tsx";
 import { shownKey } from "./counter-card.tsx";
+import { hasCredential } from "./keys-search.ts";
 
 const windows = ["minute", "hour"] as const;
 const results = ["refused", "admitted"] as const;
@@ -87,7 +88,8 @@ export function TopKeys({
               <Row
                 key={JSON.stringify(counted.key ?? counted.hash)}
                 counted={counted}
-                onLook={onLook}
+                // Only those who may change the policy see a credential, and its counter.
+                onLook={mayEdit || !hasCredential(terms.key, counted.key ?? [], terms.secret) ? onLook : undefined}
                 onBan={mayEdit && terms.key.length > 0 ? setBanned : undefined}
               />
             ))}
@@ -108,7 +110,7 @@ function Row({
   onBan,
 }: {
   counted: Counted;
-  onLook: (key: readonly string[]) => void;
+  onLook: ((key: readonly string[]) => void) | undefined;
   onBan: ((key: readonly string[]) => void) | undefined;
 }) {
   const t = useTranslations("keys");
@@ -127,9 +129,11 @@ function Row({
       <td>
         {key === undefined ? null : (
           <>
-            <button type="button" aria-label={t("lookAt", { key: name })} onClick={() => onLook(key)}>
-              {t("look")}
-            </button>{" "}
+            {onLook === undefined ? null : (
+              <button type="button" aria-label={t("lookAt", { key: name })} onClick={() => onLook(key)}>
+                {t("look")}
+              </button>
+            )}{" "}
             {onBan === undefined ? null : (
               <button
                 type="button"

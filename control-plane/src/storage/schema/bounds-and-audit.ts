@@ -1,9 +1,10 @@
-// The migration that adds the sums of what apps use, the audit entries and the key of proofs. It counts what is stored
+// The migrations that add the sums of what apps use, the audit entries and the key of proofs. They count what is stored
 // already.
 
 import { randomBytes } from "node:crypto";
 import { type CreateTableBuilder, type Kysely, sql } from "kysely";
 import { type PolicySize, policySize } from "../../bounds/policy-size.ts";
+import { secretPartsOf, textOfParts } from "../../secrets/secret-parts.ts";
 import { resolveTemplates, type Templates } from "../../templates/resolve-templates.ts";
 import { banBytes, banFrom } from "../bans.ts";
 import { bytesOfEntry } from "../history-retention.ts";
@@ -133,6 +134,37 @@ export async function addLimitsAndKinds(database: Kysely<Tables>): Promise<void>
   for (const [app, sum] of sums) await database.updateTable("usage").set(sum).where("app", "=", app).execute();
 }
 
+/** Notes which parts of keys may hold credentials beside policies, and beside apps whether ids of consumers may be some. */
+export async function addSecretParts(database: Kysely<Tables>): Promise<void> {
+  const schema = new Schema(database);
+  const flags = [
+    ["policies", "hiding"],
+    ["usage", "hiding"],
+    ["usage", "hidden_ids"],
+  ] as const;
+  for (const [table, name] of flags) {
+    await schema.addColumn(table, name, "bigint", (column) => column.notNull().defaultTo(0));
+  }
+  for (const table of ["policies", "bans"] as const) await schema.addColumn(table, "secret_parts", "varchar(63)");
+  const sums = new Map<string, number>();
+  await eachPolicy(database, async (app, name, { hiding }, document) => {
+    const parts = secretPartsOf(document);
+    if (parts.length === 0) return;
+    for (const whose of ["", app]) sums.set(whose, (sums.get(whose) ?? 0) + hiding);
+    await database
+      .updateTable("policies")
+      .set({ hiding, secret_parts: textOfParts(parts) })
+      .where("app", "=", app)
+      .where("name", "=", name)
+      .execute();
+  });
+  for (const [app, hiding] of sums) {
+    const hidden_ids = Number(app !== "" && hiding > 0);
+    await database.updateTable("usage").set({ hiding, hidden_ids }).where("app", "=", app).execute();
+  }
+  await schema.putTextsLast();
+}
+
 async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => UsageSums): Promise<void> {
   await eachPolicy(database, async (app, name, { bytes, steps }) => {
     rowOf(app).policies += 1;
@@ -149,7 +181,7 @@ async function countPolicies(database: Kysely<Tables>, rowOf: (app: string) => U
 
 async function eachPolicy(
   database: Kysely<Tables>,
-  act: (app: string, name: string, size: PolicySize) => Promise<void>,
+  act: (app: string, name: string, size: PolicySize, document: unknown) => Promise<void>,
 ): Promise<void> {
   const templates = new Map<string, Map<string, Record<string, unknown>>>();
   for (const { app, name, document } of await database.selectFrom("templates").selectAll().execute()) {
@@ -165,8 +197,9 @@ async function eachPolicy(
       .limit(pageSize)
       .offset(offset)
       .execute();
-    for (const { app, name, document } of page) {
-      await act(app, name, policySize(resolveTemplates(JSON.parse(document), templates.get(app) ?? none).document));
+    for (const { app, name, document: text } of page) {
+      const { document } = resolveTemplates(JSON.parse(text), templates.get(app) ?? none);
+      await act(app, name, policySize(document), document);
     }
     if (page.length < pageSize) return;
   }

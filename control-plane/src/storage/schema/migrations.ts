@@ -8,7 +8,7 @@ import { bytesOfEntry } from "../history-retention.ts";
 import { newId } from "../new-id.ts";
 import { bytesIn } from "../pages.ts";
 import type { AppTable, Tables } from "../tables.ts";
-import { addBoundsAndAudit, addLimitsAndKinds } from "./bounds-and-audit.ts";
+import { addBoundsAndAudit, addLimitsAndKinds, addSecretParts } from "./bounds-and-audit.ts";
 import { Schema } from "./columns.ts";
 
 const migrations: Record<string, Migration> = {
@@ -40,6 +40,7 @@ const migrations: Record<string, Migration> = {
   "0026-terms": { up: addTerms },
   "0027-kept-keys": { up: addKeptKeys },
   "0028-traffic-hours": { up: addTrafficHours },
+  "0029-secret-parts": { up: addSecretParts },
 };
 
 /** A later version of Sluice has migrated the database. Nothing was changed. */
