@@ -10,13 +10,15 @@ import java.util.concurrent.TimeUnit;
 final class Renewal {
   private static final long SHORTEST_RETRY_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
-  final CompletableFuture<Void> lost = new CompletableFuture<>();
   private final String hold;
   private final HoldRequests requests;
   private long ttlNanos;
   private long endNanos;
   private boolean stopped;
   private ScheduledFuture<?> next;
+  private boolean isLost;
+  /** What callers have. */
+  private CompletableFuture<Void> lost = new CompletableFuture<>();
 
   Renewal(String hold, long ttlNanos, HoldRequests requests) {
     this.hold = hold;
@@ -32,6 +34,16 @@ final class Renewal {
   synchronized void stop() {
     stopped = true;
     if (next != null) next.cancel(false);
+  }
+
+  /**
+   * Hands out one future as often as somebody asks, because a copy for each would stay until the hold is lost, which may be never.
+   *
+   * @return another one if a caller has completed it, which is no loss
+   */
+  synchronized CompletableFuture<Void> lost() {
+    if (lost.isDone() && !isLost) lost = new CompletableFuture<>();
+    return lost;
   }
 
   private synchronized void schedule(long nanos) {
@@ -83,6 +95,15 @@ final class Renewal {
       if (stopped) return;
       stopped = true;
     }
-    requests.workers.answers().execute(() -> lost.complete(null));
+    requests.workers.answers().execute(this::tellLoss);
+  }
+
+  private void tellLoss() {
+    CompletableFuture<Void> told;
+    synchronized (this) {
+      told = lost();
+      isLost = true;
+    }
+    told.complete(null);
   }
 }
