@@ -15,6 +15,11 @@ type figure struct {
 	value  float64
 }
 
+// longestSeconds is 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them.
+const longestSeconds = 9_007_199_255
+
+func isTime(seconds float64) bool { return seconds >= 0 && seconds <= longestSeconds }
+
 func (f *figure) UnmarshalJSON(text []byte) error {
 	f.heard = true
 	if string(text) == "null" {
@@ -77,9 +82,9 @@ func readHoldAnswer(body []byte, policy string) (Decision, string, time.Duration
 	if failure != nil {
 		return Decision{}, "", 0, failure
 	}
-	ttl := durationOf(answer.TTL)
+	ttl := ttlOf(answer.TTL)
 	if decision.Allowed && (answer.Hold == "" || ttl <= 0) {
-		return Decision{}, "", 0, failed(`The gateway's answer is allowed, and has no "hold" or no "ttl" above 0.`)
+		return Decision{}, "", 0, failed(`The gateway's answer is allowed, and has no "hold" or no "ttl" above 0 and below 286 years.`)
 	}
 	return decision, answer.Hold, ttl, nil
 }
@@ -92,9 +97,9 @@ func readRenewal(body []byte) (time.Duration, *failure) {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return 0, failed("The gateway's answer cannot be read: %v.", err)
 	}
-	ttl := durationOf(answer.TTL)
+	ttl := ttlOf(answer.TTL)
 	if ttl <= 0 {
-		return 0, failed(`The gateway's answer has no "ttl" above 0.`)
+		return 0, failed(`The gateway's answer has no "ttl" above 0 and below 286 years.`)
 	}
 	return ttl, nil
 }
@@ -119,6 +124,11 @@ func (r *wireResult) decision(asked string) (Decision, *failure) {
 	}
 	if r.Limit.isNull || r.Remaining.isNull || r.Delay.isNull {
 		return Decision{}, failed("A result of the gateway's answer has null as its limit, remaining or delay.")
+	}
+	for _, seconds := range []figure{r.RetryAfter, r.ResetAfter, r.Delay} {
+		if !isTime(seconds.value) {
+			return Decision{}, failed("A result of the gateway's answer has a time that is not from 0 to %d seconds.", longestSeconds)
+		}
 	}
 	decision := Decision{Allowed: *r.Allowed, Policy: asked, Reason: r.Reason, Source: FromGateway}
 	if r.Policy != nil {
@@ -155,11 +165,15 @@ func (f figure) duration() time.Duration {
 	return durationOf(f.value)
 }
 
-// durationOf stays below Never: 292 years are the most that a Duration holds.
-func durationOf(seconds float64) time.Duration {
-	nanoseconds := math.Round(seconds * float64(time.Second))
-	if nanoseconds >= math.MaxInt64 {
-		return Never - 1
+// ttlOf returns 0 if it is no time.
+func ttlOf(seconds float64) time.Duration {
+	if !isTime(seconds) {
+		return 0
 	}
-	return time.Duration(nanoseconds)
+	return durationOf(seconds)
+}
+
+// durationOf stays below Never: a Duration holds 292 years.
+func durationOf(seconds float64) time.Duration {
+	return time.Duration(math.Round(seconds * float64(time.Second)))
 }

@@ -35,7 +35,7 @@ type Hold struct {
 const (
 	triesToRelease   = 3
 	betweenReleases  = 100 * time.Millisecond
-	shortestRetry    = 100 * time.Millisecond
+	shortestWait     = 100 * time.Millisecond
 	renewalsInTTL    = 3
 	retriesInTTL     = 10
 	codeHoldNotFound = "hold-not-found"

@@ -54,7 +54,7 @@ it.each([
   ["closing", "ClosingTest", 3],
   ["holds", "HoldTest", 2],
   ["answers that are no HTTP", "NoHttpTest", 14],
-  ["the filter", "LimitTest", 8],
+  ["the filter", "LimitTest", 9],
 ])("passes its own tests of %s", async (_, main, tests) => {
   const output = await new Promise<string>((done) => {
     const args = ["-XX:+UseSerialGC", "-cp", classes, `sluice.${main}`, gateway.privateUrl, shop.token];

@@ -16,8 +16,8 @@ export interface Response {
   /** A body of so many spaces and an object. */
   readonly bytes?: number;
   readonly afterMs?: number;
-  /** What happens in place of an answer: the connection ends, ends in the middle of the body, or nothing comes. */
-  readonly instead?: "close" | "cut" | "silence";
+  /** What happens in place of an answer: the connection ends, ends in the middle of the body, nothing comes, or the text comes alone, as no HTTP. */
+  readonly instead?: "close" | "cut" | "silence" | "noHttp";
 }
 
 export interface Exchange {
@@ -98,6 +98,11 @@ export class ScriptedGateway {
     return faults;
   }
 
+  /** Connections that clients have not ended. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   closeConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -169,6 +174,7 @@ function send(response: ServerResponse, answer: Response): void {
   if (instead === "silence") return;
   if (instead === "close") return void response.socket?.destroy();
   const body = textOfAnswer(answer);
+  if (instead === "noHttp") return void response.socket?.write(body);
   const type = status < 400 ? "application/json" : "application/problem+json";
   response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(body), ...headers });
   if (instead !== "cut") return void response.end(body);

@@ -10,6 +10,7 @@ import {
   type SluiceError,
   type SluiceEvent,
 } from "../../clients/typescript/src/index.ts";
+import { ruleOn } from "../../clients/typescript/src/middlewares/limit.ts";
 
 interface Asked {
   readonly path: string;
@@ -176,6 +177,26 @@ it("does not renew a hold of a year all the time", async () => {
   await sleep(100);
   expect(asked.map(({ path }) => path)).toEqual(["/sluice/v1/hold"]);
   await hold?.release();
+});
+
+const rule = (sluice: SluiceClient) =>
+  ruleOn(sluice, { policy: "p", key: () => ["a"] }, {}, new AbortController().signal);
+
+it("does not wait in a middleware for a turn that nobody waits for", async () => {
+  // Beyond 24.8 days, a timer of Node is due at once.
+  for (const delay of [301, 86_400 * 30, 1e15]) {
+    answer = json({ allowed: true, results: [{ allowed: true, limit: 1, remaining: 0, delay }] });
+    expect(await rule(clientOf())).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
+  }
+  answer = json({ allowed: true, results: [{ allowed: true, limit: 1, remaining: 0, delay: 0.01 }] });
+  expect(await rule(clientOf())).toBe("goes on");
+});
+
+it("tells the longest wait of a gateway in a middleware, and takes a longer one for a failure", async () => {
+  answer = json({ allowed: false, results: [{ ...refusal, retryAfter: 9_007_199_255 }] });
+  expect(await rule(clientOf())).toMatchObject({ status: 429, headers: { "retry-after": "9007199255" } });
+  answer = json({ allowed: false, results: [{ ...refusal, retryAfter: 1e18 }] });
+  expect(await rule(clientOf())).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
 });
 
 it("remembers a refusal from its request on, not from its answer", async () => {

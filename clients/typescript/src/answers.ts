@@ -5,6 +5,9 @@ import type { Decision } from "./decision.ts";
 
 type Json = Readonly<Record<string, unknown>>;
 
+/** 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them. */
+const longestSeconds = 9_007_199_255;
+
 /** @returns the decisions of a check request, in the order of `policies` */
 export function readDecisions(body: Json, policies: readonly string[]): Decision[] | undefined {
   const { allowed, results } = body;
@@ -18,9 +21,9 @@ export function readDecision(result: unknown, asked: string): Decision | undefin
   if (typeof result !== "object" || result === null) return undefined;
   const { policy = asked, allowed, limit, remaining, retryAfter, resetAfter, delay, reason } = result as Json;
   if (typeof policy !== "string" || typeof allowed !== "boolean") return undefined;
-  if (![limit, remaining, delay].every((figure) => figure === undefined || typeof figure === "number"))
-    return undefined;
-  if (![retryAfter, resetAfter].every((figure) => figure == null || typeof figure === "number")) return undefined;
+  if (![limit, remaining].every((figure) => figure === undefined || typeof figure === "number")) return undefined;
+  if (!(delay === undefined || isTime(delay))) return undefined;
+  if (![retryAfter, resetAfter].every((figure) => figure == null || isTime(figure))) return undefined;
   if (reason !== undefined && typeof reason !== "string") return undefined;
   const figures = { limit, remaining, retryAfter, resetAfter, delay, reason };
   const present = Object.fromEntries(Object.entries(figures).filter(([, figure]) => figure !== undefined));
@@ -34,5 +37,9 @@ export function readHoldText({ hold, ttl }: Json): { text: string; ttlMs: number
 }
 
 export function readTtlMs(ttl: unknown): number | undefined {
-  return typeof ttl === "number" && ttl > 0 ? ttl * 1000 : undefined;
+  return isTime(ttl) && ttl > 0 ? ttl * 1000 : undefined;
+}
+
+function isTime(seconds: unknown): seconds is number {
+  return typeof seconds === "number" && seconds >= 0 && seconds <= longestSeconds;
 }

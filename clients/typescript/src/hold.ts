@@ -14,7 +14,8 @@ export interface Hold {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const shortestRetryMs = 100;
+/** Whatever a gateway says, it is asked no more often. */
+const shortestWaitMs = 100;
 const releases = 3;
 const betweenReleasesMs = 100;
 
@@ -74,8 +75,11 @@ export class RenewedHold implements Hold {
   }
 
   #renewAfter(ms: number): void {
+    const waitMs = Math.max(ms, shortestWaitMs);
     const lastsMs = Math.max(0, this.#untilMs - performance.now());
-    this.#timer = setTimeout(() => void this.#renew(), Math.min(ms, lastsMs, mostMs)).unref();
+    // A timer may be due a moment before the end. No answer would come until then.
+    const next = waitMs < lastsMs ? () => void this.#renew() : () => this.#noteLoss();
+    this.#timer = setTimeout(next, Math.min(waitMs, lastsMs, mostMs)).unref();
   }
 
   async #renew(): Promise<void> {
@@ -95,7 +99,7 @@ export class RenewedHold implements Hold {
     } else if (reply.kind === "error" && reply.error.code === "hold-not-found") {
       this.#noteLoss();
     } else {
-      this.#renewAfter(Math.max(shortestRetryMs, this.#ttlMs / 10));
+      this.#renewAfter(this.#ttlMs / 10);
     }
   }
 

@@ -29,6 +29,8 @@ export interface Refusal {
 /** What becomes of a request. Nobody waits for the answer to one that has left. */
 export type Ruling = "goes on" | "has left" | Refusal;
 
+/** As long as `onLimit: delay` lets a request wait at a gateway. Whoever sent it has given up by then. */
+const longestDelaySeconds = 300;
 const known = ["policy", "key", "cost", "plan", "maxWaitMs", "onRefused"];
 
 /** @throws TypeError that names the wrong option: a service must not start with a limit that limits nothing */
@@ -76,8 +78,10 @@ async function refusalOf<Request>(
     ? sluice.check(policy, values, how)
     : sluice.acquire(policy, values, { ...how, maxWaitMs, signal }));
   if (!decision.allowed) return refusal(decision);
+  const { delay = 0 } = decision;
+  if (delay > longestDelaySeconds) return refusal({ ...decision, allowed: false, reason: "undecided" });
   // A leaky-bucket has charged the request already, and says when its turn is.
-  if (decision.delay !== undefined) await sleep(decision.delay * 1000, undefined, { signal });
+  if (delay > 0) await sleep(delay * 1000, undefined, { signal });
   return undefined;
 }
 

@@ -8,7 +8,8 @@ import java.util.concurrent.TimeUnit;
 
 /** The renewals of one hold, until it is released or lost. */
 final class Renewal {
-  private static final long SHORTEST_RETRY_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+  /** Whatever a gateway says, it is asked no more often. */
+  private static final long SHORTEST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
   private final String hold;
   private final HoldRequests requests;
@@ -50,7 +51,7 @@ final class Renewal {
     if (stopped) return;
     // At its end at the latest: that is when the hold is lost, and the caller must hear of it.
     long left = endNanos - System.nanoTime();
-    next = requests.workers.after(Math.min(nanos, left), this::renew);
+    next = requests.workers.after(Math.min(Math.max(nanos, SHORTEST_WAIT_NANOS), left), this::renew);
   }
 
   private void renew() {
@@ -87,7 +88,7 @@ final class Renewal {
   }
 
   private synchronized void retry() {
-    schedule(Math.max(ttlNanos / 10, SHORTEST_RETRY_NANOS));
+    schedule(ttlNanos / 10);
   }
 
   private void lose() {
