@@ -145,8 +145,8 @@ export class ScriptedGateway {
   }
 
   #answerChecks({ byKey, mostChecks, mostBytes = 65_536, afterMs = 0 }: Answering, text: string): Response {
-    const { allOrNone, checks } = JSON.parse(text) as { allOrNone?: boolean; checks: readonly Check[] };
-    if (allOrNone !== false) this.faults.push(`allOrNone is ${allOrNone}`);
+    const { mode, checks } = JSON.parse(text) as { mode?: string; checks: readonly Check[] };
+    if (mode !== "each") this.faults.push(`mode is ${mode}`);
     if (checks.length > mostChecks) this.faults.push(`${checks.length} checks in one request`);
     if (Buffer.byteLength(text) > mostBytes) this.faults.push(`${Buffer.byteLength(text)} bytes in one request`);
     const results = checks.map(({ key }) => {

@@ -69,12 +69,12 @@ final class Renewal {
   }
 
   private void hear(Map<?, ?> answer, Throwable error, long sentNanos) {
-    if (error instanceof SluiceException mistake && mistake.code().equals("hold-not-found")) {
-      lose();
-      return;
-    }
     try {
       if (error != null) throw new Failure(error.getMessage());
+      if (!Answers.renewed(answer)) {
+        lose();
+        return;
+      }
       long ttl = Answers.ttlNanos(answer);
       synchronized (this) {
         ttlNanos = ttl;

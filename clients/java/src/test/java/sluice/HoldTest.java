@@ -47,7 +47,7 @@ final class HoldTest {
   }
 
   private static Hold take(FakeGateway gateway) throws InterruptedException {
-    return gateway.client().deadline(Duration.ofSeconds(20)).build().hold(Check.of("p", "k")).hold();
+    return gateway.client().deadline(Duration.ofSeconds(20)).build().hold(Slots.of("p", "k")).hold();
   }
 
   private static void ask(Hold hold, int times) {
