@@ -190,5 +190,7 @@ func ttlOf(seconds float64) time.Duration {
 
 // durationOf stays below Never: a Duration holds 292 years.
 func durationOf(seconds float64) time.Duration {
-	return time.Duration(math.Round(seconds * float64(time.Second)))
+	// Apart, because a float64 does not hold the nanoseconds of centuries.
+	whole, fraction := math.Modf(seconds)
+	return time.Duration(whole)*time.Second + time.Duration(math.Round(fraction*float64(time.Second)))
 }
