@@ -15,6 +15,11 @@ type figure struct {
 	value  float64
 }
 
+// longestSeconds is 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them.
+const longestSeconds = 9_007_199_255
+
+func isTime(seconds float64) bool { return seconds >= 0 && seconds <= longestSeconds }
+
 func (f *figure) UnmarshalJSON(text []byte) error {
 	f.heard = true
 	if string(text) == "null" {
@@ -32,6 +37,8 @@ type wireResult struct {
 	RetryAfter figure  `json:"retryAfter"`
 	ResetAfter figure  `json:"resetAfter"`
 	Delay      figure  `json:"delay"`
+	Waited     figure  `json:"waited"`
+	Debt       figure  `json:"debt"`
 	Reason     string  `json:"reason"`
 }
 
@@ -77,26 +84,33 @@ func readHoldAnswer(body []byte, policy string) (Decision, string, time.Duration
 	if failure != nil {
 		return Decision{}, "", 0, failure
 	}
-	ttl := durationOf(answer.TTL)
+	ttl := ttlOf(answer.TTL)
 	if decision.Allowed && (answer.Hold == "" || ttl <= 0) {
-		return Decision{}, "", 0, failed(`The gateway's answer is allowed, and has no "hold" or no "ttl" above 0.`)
+		return Decision{}, "", 0, failed(`The gateway's answer is allowed, and has no "hold" or no "ttl" above 0 and below 286 years.`)
 	}
 	return decision, answer.Hold, ttl, nil
 }
 
-// readRenewal returns the new ttl.
-func readRenewal(body []byte) (time.Duration, *failure) {
+// readRenewal returns the new ttl, or that nothing is held any more.
+func readRenewal(body []byte) (ttl time.Duration, isLost bool, failure *failure) {
 	var answer struct {
-		TTL float64 `json:"ttl"`
+		Renewed *bool   `json:"renewed"`
+		TTL     float64 `json:"ttl"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, failed("The gateway's answer cannot be read: %v.", err)
+		return 0, false, failed("The gateway's answer cannot be read: %v.", err)
 	}
-	ttl := durationOf(answer.TTL)
+	if answer.Renewed == nil {
+		return 0, false, failed(`The gateway's answer has no "renewed" that is true or false.`)
+	}
+	if !*answer.Renewed {
+		return 0, true, nil
+	}
+	ttl = ttlOf(answer.TTL)
 	if ttl <= 0 {
-		return 0, failed(`The gateway's answer has no "ttl" above 0.`)
+		return 0, false, failed(`The gateway's answer is renewed, and has no "ttl" above 0 and below 286 years.`)
 	}
-	return ttl, nil
+	return ttl, false, nil
 }
 
 // readRelease wants to hear whether something was released: a proxy's page would leave the slots held.
@@ -117,8 +131,13 @@ func (r *wireResult) decision(asked string) (Decision, *failure) {
 	if r.Allowed == nil {
 		return Decision{}, failed(`A result of the gateway's answer has no "allowed" that is true or false.`)
 	}
-	if r.Limit.isNull || r.Remaining.isNull || r.Delay.isNull {
-		return Decision{}, failed("A result of the gateway's answer has null as its limit, remaining or delay.")
+	if r.Limit.isNull || r.Remaining.isNull || r.Delay.isNull || r.Waited.isNull || r.Debt.isNull {
+		return Decision{}, failed("A result of the gateway's answer has null as its limit, remaining, delay, waited or debt.")
+	}
+	for _, seconds := range []figure{r.RetryAfter, r.ResetAfter, r.Delay, r.Waited} {
+		if !isTime(seconds.value) {
+			return Decision{}, failed("A result of the gateway's answer has a time that is not from 0 to %d seconds.", longestSeconds)
+		}
 	}
 	decision := Decision{Allowed: *r.Allowed, Policy: asked, Reason: r.Reason, Source: FromGateway}
 	if r.Policy != nil {
@@ -145,6 +164,12 @@ func (r *wireResult) decision(asked string) (Decision, *failure) {
 	if hear(r.Delay, hasDelay) {
 		decision.Delay = r.Delay.duration()
 	}
+	if hear(r.Waited, hasWaited) {
+		decision.Waited = r.Waited.duration()
+	}
+	if hear(r.Debt, hasDebt) {
+		decision.Debt = int64(r.Debt.value)
+	}
 	return decision, nil
 }
 
@@ -155,11 +180,17 @@ func (f figure) duration() time.Duration {
 	return durationOf(f.value)
 }
 
-// durationOf stays below Never: 292 years are the most that a Duration holds.
-func durationOf(seconds float64) time.Duration {
-	nanoseconds := math.Round(seconds * float64(time.Second))
-	if nanoseconds >= math.MaxInt64 {
-		return Never - 1
+// ttlOf returns 0 if it is no time.
+func ttlOf(seconds float64) time.Duration {
+	if !isTime(seconds) {
+		return 0
 	}
-	return time.Duration(nanoseconds)
+	return durationOf(seconds)
+}
+
+// durationOf stays below Never: a Duration holds 292 years.
+func durationOf(seconds float64) time.Duration {
+	// Apart, because a float64 does not hold the nanoseconds of centuries.
+	whole, fraction := math.Modf(seconds)
+	return time.Duration(whole)*time.Second + time.Duration(math.Round(fraction*float64(time.Second)))
 }

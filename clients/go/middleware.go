@@ -22,8 +22,12 @@ type Rule struct {
 	OnError func(http.ResponseWriter, *http.Request, error)
 }
 
+// longestDelay is how long "onLimit: delay" lets a request wait at a gateway. Whoever sent it has given up by then.
+const longestDelay = 5 * time.Minute
+
 // Limit returns a middleware that serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
-// A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide, or if the request's context ends before it is served.
+// A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide, if the request's turn comes in more than five minutes,
+// or if the request's context ends before it is served.
 func Limit(client *Client, rule Rule) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,6 +42,8 @@ func Limit(client *Client, rule Rule) func(http.Handler) http.Handler {
 				sendProblem(w, http.StatusInternalServerError, problemDocument{Title: "Limit cannot be checked"})
 			case !decision.Allowed:
 				refuse(w, decision)
+			case decision.Delay > longestDelay:
+				refuseUnchecked(w)
 			case decision.Delay == 0 || sleep(r.Context(), decision.Delay):
 				next.ServeHTTP(w, r)
 			default:

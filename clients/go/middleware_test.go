@@ -35,7 +35,7 @@ func TestTheMiddlewareServesWhatIsAllowed(t *testing.T) {
 	if _, isServed := served(t, double.client(t, Options{}), byApp); !isServed {
 		t.Error("the handler was not called")
 	}
-	expected := `{"allOrNone":false,"checks":[{"policy":"api","key":["acme"],"cost":2,"plan":"pro"}]}`
+	expected := `{"mode":"each","checks":[{"policy":"api","key":["acme"],"cost":2,"plan":"pro"}]}`
 	if got := double.requests()[0]; got != expected {
 		t.Errorf("expected %s, got %s", expected, got)
 	}
@@ -52,6 +52,10 @@ func TestTheMiddlewareRefusesAsAGatewayDoes(t *testing.T) {
 		{`{"policy":"api","allowed":false,"reason":"key-missing"}`, "", "Key missing", 403},
 		{`{"policy":"api","allowed":false,"reason":"undecided"}`, "1", "Limit cannot be checked", 503},
 		{`{"policy":"api"}`, "1", "Limit cannot be checked", 503},
+		{`{"policy":"api","allowed":true,"limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"delay":301}`, "1", "Limit cannot be checked", 503},
+		{`{"policy":"api","allowed":true,"limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"delay":1e15}`, "1", "Limit cannot be checked", 503},
+		{`{"policy":"api","allowed":false,"limit":7,"remaining":0,"retryAfter":999999999999999999,"resetAfter":1}`, "1", "Limit cannot be checked", 503},
+		{`{"policy":"api","allowed":false,"limit":7,"remaining":0,"retryAfter":9007199255,"resetAfter":1}`, "9007199255", "Quota exceeded", 429},
 	} {
 		client := startGateway(t, result(refusal.result)).client(t, Options{OnFailure: Deny})
 		answer, isServed := served(t, client, byApp)

@@ -12,6 +12,10 @@ func (h *Hold) keep(ttl time.Duration, heldUntil time.Time) {
 	defer h.stop()
 	wait := ttl / renewalsInTTL
 	for {
+		// Whatever a gateway says, it is asked no more often.
+		if wait < shortestWait {
+			wait = shortestWait
+		}
 		if left := time.Until(heldUntil); wait > left {
 			wait = left
 		}
@@ -36,9 +40,7 @@ func (h *Hold) keep(ttl time.Duration, heldUntil time.Time) {
 			wait = ttl / renewalsInTTL
 			continue
 		}
-		if wait = ttl / retriesInTTL; wait < shortestRetry {
-			wait = shortestRetry
-		}
+		wait = ttl / retriesInTTL
 	}
 	if !h.isGivenUp.Load() {
 		// Nobody renews it any longer. Whoever waits for the loss hears of it, without a goroutine that waits.
@@ -55,15 +57,12 @@ func (h *Hold) renew(heldUntil time.Time) (time.Duration, bool) {
 	bounded, end := context.WithDeadline(h.renewing, deadline)
 	defer end()
 	answer, problem, failure := h.client.gateway.post(bounded, renewPath, h.body)
-	if problem != nil {
-		return 0, problem.Code == codeHoldNotFound
-	}
-	if failure != nil {
+	if problem != nil || failure != nil {
 		return 0, false
 	}
 	// An answer that cannot be read is as good as none.
-	ttl, _ := readRenewal(answer)
-	return ttl, false
+	ttl, isLost, _ := readRenewal(answer)
+	return ttl, isLost
 }
 
 func (h *Hold) beLost() {

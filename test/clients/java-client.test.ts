@@ -1,5 +1,5 @@
-// Runs what tests Java alone: its JSON, its options, its calls, callers that go away, its threads, its end, and the filter for the JDK's HTTP server. The conformance
-// suite tests what the clients of all languages do.
+// Runs what tests Java alone: its JSON, its options, its calls, callers that go away, its threads, its end, its holds, answers that are no HTTP, and
+// the filter for the JDK's HTTP server. The conformance suite tests what the clients of all languages do.
 
 import { execFile } from "node:child_process";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
@@ -52,7 +52,9 @@ it.each([
   ["calls", "CallsTest", 5],
   ["threads", "ThreadsTest", 3],
   ["closing", "ClosingTest", 3],
-  ["the filter", "LimitTest", 8],
+  ["holds", "HoldTest", 2],
+  ["answers that are no HTTP", "NoHttpTest", 14],
+  ["the filter", "LimitTest", 9],
 ])("passes its own tests of %s", async (_, main, tests) => {
   const output = await new Promise<string>((done) => {
     const args = ["-XX:+UseSerialGC", "-cp", classes, `sluice.${main}`, gateway.privateUrl, shop.token];

@@ -16,8 +16,8 @@ export interface Response {
   /** A body of so many spaces and an object. */
   readonly bytes?: number;
   readonly afterMs?: number;
-  /** What happens in place of an answer: the connection ends, ends in the middle of the body, or nothing comes. */
-  readonly instead?: "close" | "cut" | "silence";
+  /** What happens in place of an answer: the connection ends, ends in the middle of the body, nothing comes, or the text comes alone, as no HTTP. */
+  readonly instead?: "close" | "cut" | "silence" | "noHttp";
 }
 
 export interface Exchange {
@@ -98,6 +98,11 @@ export class ScriptedGateway {
     return faults;
   }
 
+  /** Connections that clients have not ended. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   closeConnections(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -140,8 +145,8 @@ export class ScriptedGateway {
   }
 
   #answerChecks({ byKey, mostChecks, mostBytes = 65_536, afterMs = 0 }: Answering, text: string): Response {
-    const { allOrNone, checks } = JSON.parse(text) as { allOrNone?: boolean; checks: readonly Check[] };
-    if (allOrNone !== false) this.faults.push(`allOrNone is ${allOrNone}`);
+    const { mode, checks } = JSON.parse(text) as { mode?: string; checks: readonly Check[] };
+    if (mode !== "each") this.faults.push(`mode is ${mode}`);
     if (checks.length > mostChecks) this.faults.push(`${checks.length} checks in one request`);
     if (Buffer.byteLength(text) > mostBytes) this.faults.push(`${Buffer.byteLength(text)} bytes in one request`);
     const results = checks.map(({ key }) => {
@@ -169,6 +174,7 @@ function send(response: ServerResponse, answer: Response): void {
   if (instead === "silence") return;
   if (instead === "close") return void response.socket?.destroy();
   const body = textOfAnswer(answer);
+  if (instead === "noHttp") return void response.socket?.write(body);
   const type = status < 400 ? "application/json" : "application/problem+json";
   response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(body), ...headers });
   if (instead !== "cut") return void response.end(body);

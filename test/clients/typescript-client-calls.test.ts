@@ -10,6 +10,7 @@ import {
   type SluiceError,
   type SluiceEvent,
 } from "../../clients/typescript/src/index.ts";
+import { ruleOn } from "../../clients/typescript/src/middlewares/limit.ts";
 
 interface Asked {
   readonly path: string;
@@ -94,6 +95,7 @@ describe("a call that cannot be asked", () => {
   const unicode = (field: string) => `${field}: expected text that is valid Unicode, got "\\ud800"`;
   const notWritten = /BigInt/;
   const cost = 1n as unknown as number;
+  const aTtl = (got: string) => `ttlMs: expected a number from 1 to 9007199254740991, got ${got}`;
 
   it.each<[string, string | RegExp, (sluice: SluiceClient) => Promise<unknown>]>([
     ["check", unicode("key[1]"), (sluice) => sluice.check("p", ["a", half])],
@@ -114,7 +116,13 @@ describe("a call that cannot be asked", () => {
     ["check", notWritten, (sluice) => sluice.check("p", ["refused"], { cost })],
     ["peek", notWritten, (sluice) => sluice.peek("p", ["a"], { cost })],
     ["acquire", notWritten, (sluice) => sluice.acquire("p", ["a"], { ...wait, cost })],
-    ["hold", notWritten, (sluice) => sluice.hold("p", ["a"], { cost })],
+    ["report", unicode("key[0]"), (sluice) => sluice.report("p", [half])],
+    ["report", notWritten, (sluice) => sluice.report("p", ["a"], { cost })],
+    ["hold", notWritten, (sluice) => sluice.hold("p", ["a"], { slots: cost })],
+    ["hold", aTtl("0.9"), (sluice) => sluice.hold("p", ["a"], { ttlMs: 0.9 })],
+    ["hold", aTtl("NaN"), (sluice) => sluice.hold("p", ["a"], { ttlMs: Number.NaN })],
+    ["hold", aTtl("1e+21"), (sluice) => sluice.hold("p", ["a"], { ttlMs: 1e21 })],
+    ["hold", aTtl('"10s"'), (sluice) => sluice.hold("p", ["a"], { ttlMs: "10s" as unknown as number })],
     ["checkAll", notWritten, (sluice) => sluice.checkAll([{ policy: "p", key: ["a"], cost }])],
     ["checkAll", "checks: expected a list of checks, got undefined", (sluice) => sluice.checkAll(undefined as never)],
     ["acquire", /maxWaitMs/, (sluice) => sluice.acquire("p", ["a"], undefined as never)],
@@ -176,6 +184,26 @@ it("does not renew a hold of a year all the time", async () => {
   await sleep(100);
   expect(asked.map(({ path }) => path)).toEqual(["/sluice/v1/hold"]);
   await hold?.release();
+});
+
+const rule = (sluice: SluiceClient) =>
+  ruleOn(sluice, { policy: "p", key: () => ["a"] }, {}, new AbortController().signal);
+
+it("does not wait in a middleware for a turn that nobody waits for", async () => {
+  // Beyond 24.8 days, a timer of Node is due at once.
+  for (const delay of [301, 86_400 * 30, 1e15]) {
+    answer = json({ allowed: true, results: [{ allowed: true, limit: 1, remaining: 0, delay }] });
+    expect(await rule(clientOf())).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
+  }
+  answer = json({ allowed: true, results: [{ allowed: true, limit: 1, remaining: 0, delay: 0.01 }] });
+  expect(await rule(clientOf())).toBe("goes on");
+});
+
+it("tells the longest wait of a gateway in a middleware, and takes a longer one for a failure", async () => {
+  answer = json({ allowed: false, results: [{ ...refusal, retryAfter: 9_007_199_255 }] });
+  expect(await rule(clientOf())).toMatchObject({ status: 429, headers: { "retry-after": "9007199255" } });
+  answer = json({ allowed: false, results: [{ ...refusal, retryAfter: 1e18 }] });
+  expect(await rule(clientOf())).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
 });
 
 it("remembers a refusal from its request on, not from its answer", async () => {

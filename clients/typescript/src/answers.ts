@@ -1,9 +1,12 @@
 // Reads what the gateway answered. Whatever has not the shape of an answer is undefined here, and a failure for its callers: a
 // decision is never guessed.
 
-import type { Decision } from "./decision.ts";
+import type { Decision, ReportDecision } from "./decision.ts";
 
 type Json = Readonly<Record<string, unknown>>;
+
+/** 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them. */
+const longestSeconds = 9_007_199_255;
 
 /** @returns the decisions of a check request, in the order of `policies` */
 export function readDecisions(body: Json, policies: readonly string[]): Decision[] | undefined {
@@ -16,15 +19,33 @@ export function readDecisions(body: Json, policies: readonly string[]): Decision
 /** @param asked the policy as the caller named it */
 export function readDecision(result: unknown, asked: string): Decision | undefined {
   if (typeof result !== "object" || result === null) return undefined;
-  const { policy = asked, allowed, limit, remaining, retryAfter, resetAfter, delay, reason } = result as Json;
+  const {
+    policy = asked,
+    allowed,
+    limit,
+    remaining,
+    retryAfter,
+    resetAfter,
+    delay,
+    waited,
+    debt,
+    reason,
+  } = result as Json;
   if (typeof policy !== "string" || typeof allowed !== "boolean") return undefined;
-  if (![limit, remaining, delay].every((figure) => figure === undefined || typeof figure === "number"))
-    return undefined;
-  if (![retryAfter, resetAfter].every((figure) => figure == null || typeof figure === "number")) return undefined;
+  if (![limit, remaining, debt].every((figure) => figure === undefined || typeof figure === "number")) return undefined;
+  if (![delay, waited].every((figure) => figure === undefined || isTime(figure))) return undefined;
+  if (![retryAfter, resetAfter].every((figure) => figure == null || isTime(figure))) return undefined;
   if (reason !== undefined && typeof reason !== "string") return undefined;
-  const figures = { limit, remaining, retryAfter, resetAfter, delay, reason };
+  const figures = { limit, remaining, retryAfter, resetAfter, delay, waited, debt, reason };
   const present = Object.fromEntries(Object.entries(figures).filter(([, figure]) => figure !== undefined));
   return { allowed, policy, ...present, source: "gateway" };
+}
+
+/** @returns the decision of the one report that was asked: of a limit that does not say what it charged beyond, undefined */
+export function readReport(body: Json, policy: string): ReportDecision | undefined {
+  const decision = readDecisions(body, [policy])?.[0];
+  if (decision === undefined || (decision.debt === undefined && decision.reason === undefined)) return undefined;
+  return { ...decision, debt: decision.debt ?? 0 };
 }
 
 /** @returns the hold's text and how long it lasts */
@@ -33,6 +54,16 @@ export function readHoldText({ hold, ttl }: Json): { text: string; ttlMs: number
   return typeof hold === "string" && hold !== "" && ttlMs !== undefined ? { text: hold, ttlMs } : undefined;
 }
 
-export function readTtlMs(ttl: unknown): number | undefined {
-  return typeof ttl === "number" && ttl > 0 ? ttl * 1000 : undefined;
+/** @returns how long the slots last again; "lost": they are held no more; undefined: the answer says neither */
+export function readRenewal({ renewed, ttl }: Json): number | "lost" | undefined {
+  if (renewed === false) return "lost";
+  return renewed === true ? readTtlMs(ttl) : undefined;
+}
+
+function readTtlMs(ttl: unknown): number | undefined {
+  return isTime(ttl) && ttl > 0 ? ttl * 1000 : undefined;
+}
+
+function isTime(seconds: unknown): seconds is number {
+  return typeof seconds === "number" && seconds >= 0 && seconds <= longestSeconds;
 }

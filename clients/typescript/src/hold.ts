@@ -2,7 +2,7 @@
 // within it. They expire by themselves, so nothing here fails.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { readTtlMs } from "./answers.ts";
+import { readRenewal } from "./answers.ts";
 import type { Exchange, Reply } from "./exchange.ts";
 import { mostMs } from "./settings.ts";
 
@@ -14,7 +14,8 @@ export interface Hold {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-const shortestRetryMs = 100;
+/** Whatever a gateway says, it is asked no more often. */
+const shortestWaitMs = 100;
 const releases = 3;
 const betweenReleasesMs = 100;
 
@@ -74,8 +75,11 @@ export class RenewedHold implements Hold {
   }
 
   #renewAfter(ms: number): void {
+    const waitMs = Math.max(ms, shortestWaitMs);
     const lastsMs = Math.max(0, this.#untilMs - performance.now());
-    this.#timer = setTimeout(() => void this.#renew(), Math.min(ms, lastsMs, mostMs)).unref();
+    // A timer may be due a moment before the end. No answer would come until then.
+    const next = waitMs < lastsMs ? () => void this.#renew() : () => this.#noteLoss();
+    this.#timer = setTimeout(next, Math.min(waitMs, lastsMs, mostMs)).unref();
   }
 
   async #renew(): Promise<void> {
@@ -87,15 +91,15 @@ export class RenewedHold implements Hold {
     }
     const reply = await this.#exchange.post("/sluice/v1/renew", this.#body, Math.min(this.#deadlineMs, lastsMs));
     if (this.#hasEnded) return;
-    const ttlMs = reply.kind === "answer" ? readTtlMs(reply.body["ttl"]) : undefined;
-    if (ttlMs !== undefined) {
-      this.#ttlMs = ttlMs;
-      this.#untilMs = askedAtMs + ttlMs;
-      this.#renewAfter(ttlMs / 3);
-    } else if (reply.kind === "error" && reply.error.code === "hold-not-found") {
+    const renewal = reply.kind === "answer" ? readRenewal(reply.body) : undefined;
+    if (renewal === "lost") {
       this.#noteLoss();
+    } else if (renewal === undefined) {
+      this.#renewAfter(this.#ttlMs / 10);
     } else {
-      this.#renewAfter(Math.max(shortestRetryMs, this.#ttlMs / 10));
+      this.#ttlMs = renewal;
+      this.#untilMs = askedAtMs + renewal;
+      this.#renewAfter(renewal / 3);
     }
   }
 

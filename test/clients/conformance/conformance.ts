@@ -31,6 +31,8 @@ interface Step {
   readonly events?: readonly unknown[];
   /** The gateway ends all connections. */
   readonly closeIdle?: boolean;
+  /** How many connections the client keeps at most after the step. */
+  readonly mostOpen?: number;
 }
 
 /** Much longer than any case takes. */
@@ -155,6 +157,8 @@ async function playStep(
   const beganMs = performance.now();
   const results = await driver.do(...step.do);
   const tookMs = performance.now() - beganMs;
+  const { mostOpen } = step;
+  if (mostOpen !== undefined) await until("the client has ended its connections", () => gateway.open <= mostOpen);
   const [leastMs, mostMs] = step.withinMs ?? [0, 60_000];
   const inTime = tookMs >= leastMs && tookMs <= mostMs ? true : `took ${tookMs} ms`;
   return { seen: { results, inTime }, wanted: { results: expected(step.results), inTime: true } };

@@ -12,6 +12,7 @@ export interface Limit<Request> {
   readonly policy: string;
   /** One value for each part of the policy's key; undefined: the request is not limited. */
   readonly key: (request: Request) => readonly string[] | undefined;
+  /** 0: the request is refused if the policy's own cost would be, and charges nothing. */
   readonly cost?: number | ((request: Request) => number | undefined) | undefined;
   readonly plan?: string | ((request: Request) => string | undefined) | undefined;
   /** So long a request may wait in line, 1 to 60,000; if absent, it is refused at once. */
@@ -29,6 +30,8 @@ export interface Refusal {
 /** What becomes of a request. Nobody waits for the answer to one that has left. */
 export type Ruling = "goes on" | "has left" | Refusal;
 
+/** As long as `onLimit: delay` lets a request wait at a gateway. Whoever sent it has given up by then. */
+const longestDelaySeconds = 300;
 const known = ["policy", "key", "cost", "plan", "maxWaitMs", "onRefused"];
 
 /** @throws TypeError that names the wrong option: a service must not start with a limit that limits nothing */
@@ -72,12 +75,15 @@ async function refusalOf<Request>(
     cost: typeof cost === "function" ? cost(request) : cost,
     plan: typeof plan === "function" ? plan(request) : plan,
   };
-  const decision = await (maxWaitMs === undefined
+  // A request of no units only looks, and nobody stands in line for that.
+  const decision = await (maxWaitMs === undefined || how.cost === 0
     ? sluice.check(policy, values, how)
     : sluice.acquire(policy, values, { ...how, maxWaitMs, signal }));
   if (!decision.allowed) return refusal(decision);
+  const { delay = 0 } = decision;
+  if (delay > longestDelaySeconds) return refusal({ ...decision, allowed: false, reason: "undecided" });
   // A leaky-bucket has charged the request already, and says when its turn is.
-  if (decision.delay !== undefined) await sleep(decision.delay * 1000, undefined, { signal });
+  if (delay > 0) await sleep(delay * 1000, undefined, { signal });
   return undefined;
 }
 

@@ -7,6 +7,9 @@ import java.util.Map;
 
 /** Reads answers of /sluice/v1/check and /sluice/v1/hold. */
 final class Answers {
+  /** 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them. */
+  private static final long LONGEST_SECONDS = 9_007_199_255L;
+
   private Answers() {}
 
   /** @return the decision of each check, in their order */
@@ -22,6 +25,18 @@ final class Answers {
     return new Decisions(allowed, List.copyOf(decisions), Source.GATEWAY, null);
   }
 
+  /** @return the decision of the only check, which is a report */
+  static Decision report(Map<?, ?> answer, Check check) throws Failure {
+    Decision decision = only(answer, check);
+    if (decision.debt() == null && decision.reason() == null) throw wrong("debt", "a number", "none");
+    return decision.asReport();
+  }
+
+  /** @return the decision of the only check */
+  static Decision only(Map<?, ?> answer, Check check) throws Failure {
+    return checks(answer, List.of(check)).results().get(0);
+  }
+
   /** @param policy the policy that was asked for */
   static Decision decision(Map<?, ?> result, String policy) throws Failure {
     Object name = result.get("policy");
@@ -33,17 +48,25 @@ final class Answers {
         whole(result, "remaining", false),
         whole(result, "retryAfter", true),
         whole(result, "resetAfter", true),
-        delay(result),
+        seconds(result, "delay"),
+        seconds(result, "waited"),
+        whole(result, "debt", false),
         text(result, "reason"),
         Source.GATEWAY,
         null);
   }
 
+  /** @return whether a renewal found slots; if not, they are lost */
+  static boolean renewed(Map<?, ?> answer) throws Failure {
+    if (answer.get("renewed") instanceof Boolean renewed) return renewed;
+    throw shape("renewed", "true or false", answer.get("renewed"));
+  }
+
   /** @return how long a hold lasts, in nanoseconds */
   static long ttlNanos(Map<?, ?> answer) throws Failure {
     Object ttl = answer.get("ttl");
-    if (ttl instanceof Number seconds && seconds.doubleValue() > 0) return (long) Math.min(seconds.doubleValue() * 1e9, 1e18);
-    throw shape("ttl", "a number above 0", ttl);
+    if (ttl instanceof Number seconds && isTime(seconds) && seconds.doubleValue() > 0) return (long) Math.min(seconds.doubleValue() * 1e9, 1e18);
+    throw shape("ttl", "a number above 0, at most " + LONGEST_SECONDS, ttl);
   }
 
   /** @return the hold's text */
@@ -60,16 +83,21 @@ final class Answers {
   private static Long whole(Map<?, ?> result, String field, boolean maybeNull) throws Failure {
     Object value = result.get(field);
     if (value == null && (maybeNull || !result.containsKey(field))) return null;
+    if (maybeNull && !isTime(value)) throw shape(field, "a number from 0 to " + LONGEST_SECONDS, value);
     if (value instanceof Long whole) return whole;
     // A time is rounded up as the gateway rounds it; a number of units is rounded down.
     if (value instanceof Double number) return (long) (maybeNull ? Math.ceil(number) : Math.floor(number));
     throw shape(field, "a number", value);
   }
 
-  private static Double delay(Map<?, ?> result) throws Failure {
-    if (!result.containsKey("delay")) return null;
-    if (result.get("delay") instanceof Number seconds && seconds.doubleValue() >= 0) return seconds.doubleValue();
-    throw shape("delay", "a number of at least 0", result.get("delay"));
+  private static Double seconds(Map<?, ?> result, String field) throws Failure {
+    if (!result.containsKey(field)) return null;
+    if (result.get(field) instanceof Number seconds && isTime(seconds)) return seconds.doubleValue();
+    throw shape(field, "a number from 0 to " + LONGEST_SECONDS, result.get(field));
+  }
+
+  private static boolean isTime(Object value) {
+    return value instanceof Number seconds && seconds.doubleValue() >= 0 && seconds.doubleValue() <= LONGEST_SECONDS;
   }
 
   private static String text(Map<?, ?> result, String field) throws Failure {

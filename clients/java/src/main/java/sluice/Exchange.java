@@ -1,13 +1,16 @@
 // One request and its answer. Whatever keeps it from an answer is a failure with one sentence.
 package sluice;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.net.ConnectException;
+import java.net.SocketException;
 import java.net.URI;
 import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
+import java.net.http.HttpTimeoutException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.FutureTask;
@@ -19,6 +22,8 @@ final class Exchange {
   private final HttpRequest.Builder base;
   private final Connections connections;
   private final Workers workers;
+  /** Whether something has answered that is perhaps no HTTP. */
+  private volatile boolean hasHeardOther;
 
   Exchange(Options options, Workers workers) {
     this.workers = workers;
@@ -34,14 +39,22 @@ final class Exchange {
    * For a request that is answered soon. It blocks a thread of the client's, if one is free: on machines with one or two processors, Java before 25
    * starts a thread for each request that is sent asynchronously.
    *
+   * <p>The HTTP client leaves a connection open for ever if the answer is no HTTP, and nobody can close it after a request that blocked. So a request
+   * blocks only if there is a connection that has brought HTTP before, and as long as all answers were HTTP.
+   *
    * @param path the last part of the URL, such as check
    * @return the reply, or a Failure. Cancelling it closes the connection
    */
   CompletableFuture<Reply> post(String path, byte[] body) {
-    HttpRequest request = request(path, body);
     var reply = new CompletableFuture<Reply>();
-    var task = new FutureTask<Void>(() -> send(request, reply), null);
-    if (!workers.request(task)) return postWaiting(path, body);
+    Connections.Lease lease = lease(reply);
+    if (lease == null) return reply;
+    HttpRequest request = request(path, body);
+    var task = new FutureTask<Void>(() -> sendBlocking(request, lease, reply), null);
+    if (!lease.mayUseKept() || hasHeardOther || !workers.request(task)) {
+      send(request, lease, reply);
+      return reply;
+    }
     reply.whenComplete(
         (done, error) -> {
           // The HTTP client cancels a request whose thread is interrupted.
@@ -54,33 +67,52 @@ final class Exchange {
   CompletableFuture<Reply> postWaiting(String path, byte[] body) {
     var reply = new CompletableFuture<Reply>();
     Connections.Lease lease = lease(reply);
-    if (lease == null) return reply;
+    if (lease != null) send(request(path, body), lease, reply);
+    return reply;
+  }
+
+  private void sendBlocking(HttpRequest request, Connections.Lease lease, CompletableFuture<Reply> reply) {
+    try {
+      lease.client().send(request, head -> new Received(head, reply));
+    } catch (IOException | InterruptedException | RuntimeException e) {
+      if (!closesConnection(e)) hasHeardOther = true;
+      reply.completeExceptionally(failure(e, lease));
+    }
+  }
+
+  private void send(HttpRequest request, Connections.Lease lease, CompletableFuture<Reply> reply) {
     CompletableFuture<HttpResponse<Void>> sent;
     try {
-      sent = lease.client().sendAsync(request(path, body), head -> new Received(head, reply));
+      sent = lease.client().sendAsync(request, head -> new Received(head, reply));
     } catch (RuntimeException e) {
       reply.completeExceptionally(failure(e, lease));
-      return reply;
+      return;
     }
+    // Cancelling closes the connection as long as its future has not completed: `sent` has when the answer is no HTTP, and this one never does.
+    CompletableFuture<?> exchange = sent.newIncompleteFuture();
+    reply.whenComplete(
+        (done, error) -> {
+          if (error != null) exchange.cancel(true);
+        });
     sent.whenComplete(
         (done, error) -> {
           if (error != null) reply.completeExceptionally(failure(error, lease));
         });
-    reply.whenComplete(
-        (done, error) -> {
-          if (reply.isCancelled()) sent.cancel(true);
-        });
-    return reply;
   }
 
-  private void send(HttpRequest request, CompletableFuture<Reply> reply) {
-    Connections.Lease lease = lease(reply);
-    if (lease == null) return;
-    try {
-      lease.client().send(request, head -> new Received(head, reply));
-    } catch (IOException | InterruptedException | RuntimeException e) {
-      reply.completeExceptionally(failure(e, lease));
+  /** Whether the HTTP client has surely closed the connection, or there was none. What its parser of headers throws leaves it open. */
+  private static boolean closesConnection(Throwable error) {
+    for (Throwable t = error; t != null; t = t.getCause()) {
+      boolean closes =
+          t instanceof EOFException
+              || t instanceof SocketException
+              || t instanceof SSLException
+              || t instanceof HttpTimeoutException
+              || t instanceof InterruptedException
+              || t instanceof Failure;
+      if (closes) return true;
     }
+    return false;
   }
 
   /** @return null if the client is closed; the reply has failed then */

@@ -60,9 +60,14 @@ public final class Hold implements AutoCloseable {
     release();
   }
 
-  /** @return a future that completes when the slots are lost: stop the work, or take new ones. Otherwise it never completes */
+  /**
+   * It may be called often, for example to ask {@code lost().isDone()}. All who call it get the same future, so whoever wants to cancel it or to
+   * bound its time does so with a {@code copy()}.
+   *
+   * @return a future that completes when the slots are lost: stop the work, or take new ones. Otherwise it never completes
+   */
   public CompletableFuture<Void> lost() {
-    return renewal == null ? new CompletableFuture<>() : renewal.lost.copy();
+    return renewal == null ? new CompletableFuture<>() : renewal.lost();
   }
 
   private synchronized CompletableFuture<Void> released() {

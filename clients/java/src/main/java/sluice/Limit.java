@@ -15,12 +15,14 @@ import java.util.function.Function;
 
 /**
  * Asks for each request, and passes on what is allowed. Otherwise it answers with a problem document: 429 of a limit and 403 of a ban or without
- * a key; 503 if nobody could decide and that refuses; 500 if the check is wrong, or the client is closed. It blocks the server's thread for the time
- * of the check, and for the delay of a leaky-bucket, so give the server an executor.
+ * a key; 503 if nobody could decide and that refuses, or if the turn of the request comes in more than five minutes; 500 if the check is wrong, or
+ * the client is closed. It blocks the server's thread for the time of the check, and for the delay of a leaky-bucket, so give the server an executor.
  */
 public final class Limit extends Filter {
   private static final System.Logger LOG = System.getLogger("sluice");
   private static final String QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+  /** As long as onLimit: delay lets a request wait at a gateway. Whoever sent it has given up by then. */
+  private static final double LONGEST_DELAY_SECONDS = 300;
   /** A longer wait is told as a moment. */
   private static final long MOST_PLAIN_SECONDS = 120;
   private static final DateTimeFormatter MOMENT =
@@ -54,7 +56,12 @@ public final class Limit extends Filter {
         refuse(exchange, decision);
         return false;
       }
-      if (decision.delay() != null) Thread.sleep((long) Math.ceil(decision.delay() * 1000));
+      if (decision.delay() == null) return true;
+      if (decision.delay() > LONGEST_DELAY_SECONDS) {
+        refuseUnchecked(exchange);
+        return false;
+      }
+      Thread.sleep((long) Math.ceil(decision.delay() * 1000));
       return true;
     } catch (SluiceException | IllegalArgumentException | IllegalStateException mistake) {
       LOG.log(System.Logger.Level.ERROR, "policy " + check.policy() + " cannot be checked", mistake);
@@ -77,14 +84,18 @@ public final class Limit extends Filter {
         break;
       case "undecided":
       case "failure":
-        String detail = "The limit of this request cannot be checked at the moment.";
-        answer(exchange, 503, "about:blank", "Limit cannot be checked", detail, 1L);
+        refuseUnchecked(exchange);
         break;
       default:
         Long seconds = decision.retryAfter();
         String hint = seconds == null ? "Waiting does not help." : "Try again " + whenIn(seconds) + ".";
         answer(exchange, 429, QUOTA_EXCEEDED, "Quota exceeded", hint, seconds);
     }
+  }
+
+  private static void refuseUnchecked(HttpExchange exchange) throws IOException {
+    String detail = "The limit of this request cannot be checked at the moment.";
+    answer(exchange, 503, "about:blank", "Limit cannot be checked", detail, 1L);
   }
 
   /** Returns {@code in 7 s} or {@code at 2026-12-02 18:57:34 UTC}, rounded up. */

@@ -8,15 +8,18 @@ import java.util.concurrent.TimeUnit;
 
 /** The renewals of one hold, until it is released or lost. */
 final class Renewal {
-  private static final long SHORTEST_RETRY_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
+  /** Whatever a gateway says, it is asked no more often. */
+  private static final long SHORTEST_WAIT_NANOS = TimeUnit.MILLISECONDS.toNanos(100);
 
-  final CompletableFuture<Void> lost = new CompletableFuture<>();
   private final String hold;
   private final HoldRequests requests;
   private long ttlNanos;
   private long endNanos;
   private boolean stopped;
   private ScheduledFuture<?> next;
+  private boolean isLost;
+  /** What callers have. */
+  private CompletableFuture<Void> lost = new CompletableFuture<>();
 
   Renewal(String hold, long ttlNanos, HoldRequests requests) {
     this.hold = hold;
@@ -34,11 +37,21 @@ final class Renewal {
     if (next != null) next.cancel(false);
   }
 
+  /**
+   * Hands out one future as often as somebody asks, because a copy for each would stay until the hold is lost, which may be never.
+   *
+   * @return another one if a caller has completed it, which is no loss
+   */
+  synchronized CompletableFuture<Void> lost() {
+    if (lost.isDone() && !isLost) lost = new CompletableFuture<>();
+    return lost;
+  }
+
   private synchronized void schedule(long nanos) {
     if (stopped) return;
     // At its end at the latest: that is when the hold is lost, and the caller must hear of it.
     long left = endNanos - System.nanoTime();
-    next = requests.workers.after(Math.min(nanos, left), this::renew);
+    next = requests.workers.after(Math.min(Math.max(nanos, SHORTEST_WAIT_NANOS), left), this::renew);
   }
 
   private void renew() {
@@ -56,12 +69,12 @@ final class Renewal {
   }
 
   private void hear(Map<?, ?> answer, Throwable error, long sentNanos) {
-    if (error instanceof SluiceException mistake && mistake.code().equals("hold-not-found")) {
-      lose();
-      return;
-    }
     try {
       if (error != null) throw new Failure(error.getMessage());
+      if (!Answers.renewed(answer)) {
+        lose();
+        return;
+      }
       long ttl = Answers.ttlNanos(answer);
       synchronized (this) {
         ttlNanos = ttl;
@@ -75,7 +88,7 @@ final class Renewal {
   }
 
   private synchronized void retry() {
-    schedule(Math.max(ttlNanos / 10, SHORTEST_RETRY_NANOS));
+    schedule(ttlNanos / 10);
   }
 
   private void lose() {
@@ -83,6 +96,15 @@ final class Renewal {
       if (stopped) return;
       stopped = true;
     }
-    requests.workers.answers().execute(() -> lost.complete(null));
+    requests.workers.answers().execute(this::tellLoss);
+  }
+
+  private void tellLoss() {
+    CompletableFuture<Void> told;
+    synchronized (this) {
+      told = lost();
+      isLost = true;
+    }
+    told.complete(null);
   }
 }

@@ -91,8 +91,30 @@ final class LimitTest {
       same(get(url + "/open?two=ann").statusCode(), 200);
       problem(get(url + "/shut?two=ann"), 503, "Limit cannot be checked", "1");
     });
+    test("serves others after a gateway has said times that no gateway says, or a turn that nobody waits for", () -> {
+      try (var gateway = new FakeGateway((path, body) -> strange(body))) {
+        serve(server, "/strange", gateway.client().onFailure(OnFailure.DENY).retryAfterFailure(Duration.ZERO).deadline(Duration.ofSeconds(20)).build());
+        // More often than the server has threads.
+        for (int i = 0; i < 3; i++) {
+          problem(get(url + "/strange?retry=999999999999999999"), 503, "Limit cannot be checked", "1");
+          problem(get(url + "/strange?delay=1e15"), 503, "Limit cannot be checked", "1");
+          problem(get(url + "/strange?delay=301"), 503, "Limit cannot be checked", "1");
+        }
+        problem(get(url + "/strange?retry=9007199255"), 429, "Quota exceeded", "9007199255");
+        same(get(url + "/strange?delay=0.01").statusCode(), 200);
+      }
+    });
     server.stop(0);
     Expect.report();
+  }
+
+  /** The policy says what is strange, and the key how much of it. */
+  private static FakeGateway.Answer strange(String body) {
+    String amount = body.replaceFirst("^.*\"key\":\\[\"([^\"]*)\".*$", "$1");
+    boolean allowed = body.contains("\"delay\"");
+    String times = allowed ? "\"retryAfter\":0,\"delay\":" + amount : "\"retryAfter\":" + amount;
+    String result = "{\"policy\":\"p\",\"allowed\":" + allowed + ",\"limit\":9,\"remaining\":0,\"resetAfter\":1," + times + "}";
+    return FakeGateway.Answer.ok("{\"allowed\":" + allowed + ",\"results\":[" + result + "]}");
   }
 
   /** The query says the policy and the key. */
