@@ -16,6 +16,8 @@ export interface Response {
   /** A body of so many spaces and an object. */
   readonly bytes?: number;
   readonly afterMs?: number;
+  /** What is sent in place of an answer, as it is. The connection stays. */
+  readonly raw?: string;
   /** What happens in place of an answer: the connection ends, ends in the middle of the body, or nothing comes. */
   readonly instead?: "close" | "cut" | "silence";
 }
@@ -165,7 +167,8 @@ function isAsWanted(wanted: NonNullable<Exchange["request"]>, request: IncomingM
 }
 
 function send(response: ServerResponse, answer: Response): void {
-  const { status = 200, headers = {}, instead } = answer;
+  const { status = 200, headers = {}, raw, instead } = answer;
+  if (raw !== undefined) return void response.socket?.write(raw);
   if (instead === "silence") return;
   if (instead === "close") return void response.socket?.destroy();
   const body = textOfAnswer(answer);
