@@ -72,6 +72,11 @@ func (g *gateway) post(ctx context.Context, path string, body []byte) ([]byte, *
 		failure.wasKept = ctx.Err() == nil && connection.endedUnheard()
 		return nil, nil, failure
 	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		// Its body is the connection itself, which the end of the context does not close.
+		response.Body.Close()
+		return nil, nil, failed("The gateway answered with status %d, which decides nothing.", response.StatusCode)
+	}
 	answer, err := readBody(response)
 	if g.closed.Load() {
 		// The transport would keep this connection for the next request, and there is none.

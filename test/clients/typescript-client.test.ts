@@ -1,9 +1,12 @@
 // The TypeScript client on a real gateway: what is Node's own about it, and its holds. The conformance suite shows what it has in
 // common with the other clients.
 
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type ClientOptions, SluiceClient, SluiceError, type SluiceEvent } from "../../clients/typescript/src/index.ts";
 import { type Caller, callerOf } from "../fixtures/clients/check-api-client.ts";
@@ -204,6 +207,30 @@ it("does not keep a process alive: neither by connections, nor by holds, nor by 
   const sluice = clientOf();
   // Nobody released it.
   expect((await sluice.peek("long", ["process"])).remaining).toBe(1);
+});
+
+it("reads an answer in chunks of a byte in little memory", async () => {
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => {
+      socket.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+      for (let kilobyte = 0; kilobyte < 1100; kilobyte++) socket.write("1\r\n \r\n".repeat(1024));
+    });
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  const { stdout } = await promisify(execFile)(process.execPath, [
+    "--input-type=module",
+    "--eval",
+    `import { SluiceClient } from ${JSON.stringify(source)};
+     const sluice = new SluiceClient(${JSON.stringify({ ...patient, url: `http://127.0.0.1:${port}`, deadlineMs: 60_000 })});
+     const { failure } = await sluice.check("three", ["chunks"]);
+     console.log(JSON.stringify([failure, process.resourceUsage().maxRSS / 1024]));`,
+  ]);
+  server.close();
+  const [failure, megabytes] = JSON.parse(stdout) as [string, number];
+  expect(failure).toBe("The gateway's answer is larger than 1048576 bytes.");
+  expect(megabytes).toBeLessThan(350);
 });
 
 it("hears an answer that came in time, though the process was busy until after the deadline", async () => {

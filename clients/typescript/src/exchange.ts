@@ -24,6 +24,7 @@ export type Reply =
   | Failure;
 
 const mostBodyBytes = 1024 * 1024;
+const mostPieces = 1000;
 /** Shorter than nginx keeps a connection (75 s): a request on one that nginx is closing would be a failure. */
 const idleMs = 30_000;
 const isProblem = /^application\/problem\+json\s*(;|$)/i;
@@ -115,6 +116,8 @@ function read(incoming: IncomingMessage, settle: (reply: Reply) => void, fail: (
     bytes += piece.length;
     if (bytes > mostBodyBytes) fail(`The gateway's answer is larger than ${mostBodyBytes} bytes.`);
     else pieces.push(piece);
+    // An answer in chunks of a byte would take some hundred bytes for each.
+    if (pieces.length === mostPieces) pieces.splice(0, mostPieces, Buffer.concat(pieces));
   });
   incoming.on("error", (error) => fail(`The gateway's answer broke off: ${wordsOf(error)}.`));
   incoming.on("end", () => {
