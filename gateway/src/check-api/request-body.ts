@@ -9,6 +9,7 @@ import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
 import type { CheckError } from "./check-errors.ts";
+import type { Mode } from "./decide.ts";
 import { aPlan, type Written } from "./requested-policy.ts";
 
 export const mostBodyBytes = 65536;
@@ -24,7 +25,7 @@ interface Fields {
 
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
-const fieldsOfRequest = fieldsNamed(["checks", "allOrNone"]);
+const fieldsOfRequest = fieldsNamed(["mode", "checks"]);
 const namesOfAnyCheck = ["policy", "key", "cost", "plan", "maxWait"];
 const fieldsOfAnyCheck = fieldsNamed(namesOfAnyCheck);
 const fieldsOfCheck = fieldsNamed([...namesOfAnyCheck, "peek"]);
@@ -34,37 +35,40 @@ const longestWaitUs = 60_000_000;
 /** Of a check that waits: nginx keeps the body meanwhile, and thousands may wait. */
 const mostWaitingBytes = 8_192;
 
-export const aCost = `an integer from 1 to ${mostCost}`;
+export const aCost = `an integer from 0 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
 export const aPolicy = "the name of a policy, or APP/POLICY of one that another app shares";
 
+/** Whether a check may say this cost. 0 only looks. */
 export function isCost(value: unknown): value is number {
-  return typeof value === "number" && value >= 1 && value <= mostCost && math.floor(value) === value;
+  return typeof value === "number" && value >= 0 && value <= mostCost && math.floor(value) === value;
+}
+
+/** Returns the cost that a check hears about: one that only looks, by the cost 0, hears what a charge of the policy's own cost would. */
+export function costToCharge(cost: number | undefined): number | undefined {
+  return cost === 0 ? undefined : cost;
 }
 
 export function isKeyValue(value: unknown): value is string {
   return typeof value === "string" && value.length <= longestValueBytes;
 }
 
-/** @returns the checks, and whether all of them are charged or none; or what is wrong with the body */
+/** @returns the checks, and how they belong together; or what is wrong with the body */
 export function readChecks(
   body: string,
-): LuaMultiReturn<[checks: Written[] | undefined, allOrNone: boolean, error: CheckError | undefined]> {
+): LuaMultiReturn<[checks: Written[] | undefined, mode: Mode, error: CheckError | undefined]> {
   const [request, failure] = decode(body);
-  if (failure !== undefined) return $multi(undefined, true, failure);
+  if (failure !== undefined) return $multi(undefined, "all", failure);
   const findings = noFindings();
   const written: Written[] = [];
   let keys = 0;
-  let allOrNone = true;
+  let mode: Mode = "all";
   if (!isRecord(request)) {
     addProblem(findings, { path: "", expected: 'an object with "checks"', got: describeValue(request) });
   } else {
     keys += countKnown(request, fieldsOfRequest, "", findings);
     const { checks } = request;
-    if (request["allOrNone"] === false) allOrNone = false;
-    else if (request["allOrNone"] !== undefined && request["allOrNone"] !== true) {
-      addProblem(findings, { path: "allOrNone", expected: "true or false", got: describeValue(request["allOrNone"]) });
-    }
+    mode = readMode(request["mode"], findings);
     if (!Array.isArray(checks) || checks.length < 1 || checks.length > mostChecks) {
       addProblem(findings, {
         path: "checks",
@@ -80,8 +84,15 @@ export function readChecks(
     }
   }
   const error = errorOf(body, keys, written.length + 1, findings);
-  if (error !== undefined) return $multi(undefined, true, error);
-  return $multi(written, allOrNone, undefined);
+  if (error !== undefined) return $multi(undefined, "all", error);
+  return $multi(written, mode, undefined);
+}
+
+function readMode(mode: unknown, findings: Findings): Mode {
+  if (mode === undefined) return "all";
+  if (mode === "all" || mode === "each") return mode;
+  addProblem(findings, { path: "mode", expected: '"all" or "each"', got: describeValue(mode) });
+  return "all";
 }
 
 /** The body of POST /sluice/v1/hold: one check. */
@@ -199,14 +210,15 @@ function readCheck(check: unknown, path: string, known: Fields, written: Written
     addProblem(findings, { path: `${inside}peek`, expected: "true or false", got: describeValue(peek) });
   }
   const maxWaitUs = readMaxWait(maxWait, `${inside}maxWait`, findings);
-  if (peek === true) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
+  const looks = peek === true || cost === 0;
+  if (looks) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
   if (findings.problems.length === before) {
     written.push({
       policy: policy as string,
       key: (key ?? noValues) as string[],
-      cost: cost as number | undefined,
+      cost: costToCharge(cost as number | undefined),
       plan: plan as string | undefined,
-      isPeek: peek === true,
+      isPeek: looks,
       maxWaitUs,
       path: inside,
     });
