@@ -101,7 +101,10 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
   }
   const charged = costToCharge(cost);
   const ofPlan = plan as string | undefined;
-  return $multi({ policy: policy as string, key, cost: charged, plan: ofPlan, isPeek, maxWaitUs, path: "" }, undefined);
+  return $multi(
+    { policy: policy as string, key, cost: charged, plan: ofPlan, isPeek, maxWaitUs, ttlUs: 0, path: "" },
+    undefined,
+  );
 }
 
 function keyOf(parameter: Parameter, findings: Findings): string[] {

@@ -26,9 +26,8 @@ interface Fields {
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
 const fieldsOfRequest = fieldsNamed(["mode", "checks"]);
-const namesOfAnyCheck = ["policy", "key", "cost", "plan", "maxWait"];
-const fieldsOfAnyCheck = fieldsNamed(namesOfAnyCheck);
-const fieldsOfCheck = fieldsNamed([...namesOfAnyCheck, "peek"]);
+const fieldsOfCheck = fieldsNamed(["policy", "key", "cost", "plan", "peek", "maxWait"]);
+const fieldsOfHoldRequest = fieldsNamed(["policy", "key", "slots", "ttl", "plan", "maxWait"]);
 const fieldsOfHold = fieldsNamed(["hold"]);
 /** A caller that waits keeps a connection and a place in the line. */
 const longestWaitUs = 60_000_000;
@@ -36,12 +35,18 @@ const longestWaitUs = 60_000_000;
 const mostWaitingBytes = 8_192;
 
 export const aCost = `an integer from 0 to ${mostCost}`;
+const someSlots = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
 export const aPolicy = "the name of a policy, or APP/POLICY of one that another app shares";
 
 /** Whether a check may say this cost. 0 only looks. */
 export function isCost(value: unknown): value is number {
   return typeof value === "number" && value >= 0 && value <= mostCost && math.floor(value) === value;
+}
+
+/** Whether a hold may be of so many slots. */
+export function isSlots(value: unknown): value is number {
+  return isCost(value) && value >= 1;
 }
 
 /** Returns the cost that a check hears about: one that only looks, by the cost 0, hears what a charge of the policy's own cost would. */
@@ -77,10 +82,10 @@ export function readChecks(
       });
     } else {
       for (let i = 0; i < checks.length; i++) {
-        keys += readCheck(checks[i], `checks[${i}]`, fieldsOfCheck, written, findings);
+        keys += readCheck(checks[i], `checks[${i}]`, written, findings);
       }
       refuseWaitingTogether(written, findings);
-      refuseLongWaiting(body, written, findings);
+      refuseLongWaiting(body, written[0], findings);
     }
   }
   const error = errorOf(body, keys, written.length + 1, findings);
@@ -95,19 +100,47 @@ function readMode(mode: unknown, findings: Findings): Mode {
   return "all";
 }
 
-/** The body of POST /sluice/v1/hold: one check. */
+/** The body of POST /sluice/v1/hold: one check, whose cost is slots. */
 export function readHoldRequest(
   body: string,
 ): LuaMultiReturn<[check: Written | undefined, error: CheckError | undefined]> {
   const [request, failure] = decode(body);
   if (failure !== undefined) return $multi(undefined, failure);
   const findings = noFindings();
-  const written: Written[] = [];
-  const keys = readCheck(request, "", fieldsOfAnyCheck, written, findings);
-  refuseLongWaiting(body, written, findings);
+  let keys = 0;
+  let written: Written | undefined;
+  if (isRecord(request)) {
+    keys = countKnown(request, fieldsOfHoldRequest, "", findings);
+    written = holdIn(request, findings);
+    refuseLongWaiting(body, written, findings);
+  } else {
+    addProblem(findings, { path: "", expected: "a check: an object", got: describeValue(request) });
+  }
   const error = errorOf(body, keys, 1, findings);
   if (error !== undefined) return $multi(undefined, error);
-  return $multi(written[0], undefined);
+  return $multi(written, undefined);
+}
+
+function holdIn(request: Readonly<Record<string, unknown>>, findings: Findings): Written {
+  const { policy, key, slots, ttl, plan } = request;
+  readNames(request, "", findings);
+  if (slots !== undefined && !isSlots(slots)) {
+    addProblem(findings, { path: "slots", expected: someSlots, got: describeValue(slots) });
+  }
+  const ttlUs = typeof ttl === "string" ? parseDuration(ttl) : undefined;
+  if (ttl !== undefined && (ttlUs === undefined || ttlUs === 0)) {
+    addProblem(findings, { path: "ttl", expected: 'a time like "10s"', got: describeValue(ttl) });
+  }
+  return {
+    policy: policy as string,
+    key: (key ?? noValues) as string[],
+    cost: slots as number | undefined,
+    plan: plan as string | undefined,
+    isPeek: false,
+    maxWaitUs: readMaxWait(request["maxWait"], "maxWait", findings),
+    ttlUs: ttlUs ?? 0,
+    path: "",
+  };
 }
 
 /** The body of POST /sluice/v1/renew and /release. */
@@ -169,7 +202,7 @@ function refuseWaitingTogether(written: readonly Written[], findings: Findings):
 }
 
 /** nginx keeps the buffer in which the body came: one as long as the body only if its length was known before. */
-function refuseLongWaiting(body: string, [first]: readonly Written[], findings: Findings): void {
+function refuseLongWaiting(body: string, first: Written | undefined, findings: Findings): void {
   if (first === undefined || first.maxWaitUs === 0) return;
   if (readHeader("content-length") === undefined) {
     addProblem(findings, {
@@ -186,25 +219,19 @@ function refuseLongWaiting(body: string, [first]: readonly Written[], findings: 
   });
 }
 
-/** @param path of the check; "" if it is the whole body @returns how many fields it has */
-function readCheck(check: unknown, path: string, known: Fields, written: Written[], findings: Findings): number {
+/** @param path of the check @returns how many fields it has */
+function readCheck(check: unknown, path: string, written: Written[], findings: Findings): number {
   if (!isRecord(check)) {
     addProblem(findings, { path, expected: "a check: an object", got: describeValue(check) });
     return 0;
   }
   const before = findings.problems.length;
-  const inside = path === "" ? "" : `${path}.`;
-  const fields = countKnown(check, known, inside, findings);
+  const inside = `${path}.`;
+  const fields = countKnown(check, fieldsOfCheck, inside, findings);
   const { policy, key, cost, plan, peek, maxWait } = check;
-  if (typeof policy !== "string" || policy === "") {
-    addProblem(findings, { path: `${inside}policy`, expected: aPolicy, got: describeValue(policy) });
-  }
-  if (key !== undefined) readKey(key, inside, findings);
+  readNames(check, inside, findings);
   if (cost !== undefined && !isCost(cost)) {
     addProblem(findings, { path: `${inside}cost`, expected: aCost, got: describeValue(cost) });
-  }
-  if (plan !== undefined && typeof plan !== "string") {
-    addProblem(findings, { path: `${inside}plan`, expected: aPlan, got: describeValue(plan) });
   }
   if (peek !== undefined && typeof peek !== "boolean") {
     addProblem(findings, { path: `${inside}peek`, expected: "true or false", got: describeValue(peek) });
@@ -220,10 +247,26 @@ function readCheck(check: unknown, path: string, known: Fields, written: Written
       plan: plan as string | undefined,
       isPeek: looks,
       maxWaitUs,
+      ttlUs: 0,
       path: inside,
     });
   }
   return fields;
+}
+
+/** Reports what is wrong with what names the counters. */
+function readNames(
+  { policy, key, plan }: Readonly<Record<string, unknown>>,
+  inside: string,
+  findings: Findings,
+): undefined {
+  if (typeof policy !== "string" || policy === "") {
+    addProblem(findings, { path: `${inside}policy`, expected: aPolicy, got: describeValue(policy) });
+  }
+  if (key !== undefined) readKey(key, inside, findings);
+  if (plan !== undefined && typeof plan !== "string") {
+    addProblem(findings, { path: `${inside}plan`, expected: aPlan, got: describeValue(plan) });
+  }
 }
 
 /** @returns 0 if it is absent or wrong */
