@@ -82,6 +82,8 @@ export interface Outcome {
   /** Whether it charges nothing. */
   readonly isPeek: boolean;
   charged: boolean;
+  /** How long it has waited for its units and its turn. Undefined: it was not to wait. */
+  waitedUs: number | undefined;
   /** What the policy decided in shadow mode, if it would have refused. */
   shadow?: MergedDecision;
   /** Redis did not decide. */
@@ -211,6 +213,7 @@ function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], disti
         merged: newMergedDecision(),
         isPeek,
         charged: false,
+        waitedUs: ask.maxWaitUs > 0 ? 0 : undefined,
       };
       if (isCounted) byCounters[counters] = outcome;
       distinct.push(outcome);
@@ -321,13 +324,16 @@ function decideInTurn(caller: string, outcome: Outcome, maxWaitUs: number, charg
     decide,
   );
   noteDecision(outcome, check, charges);
+  const waitedUs = own.waitedUs ?? 0;
+  outcome.waitedUs = waitedUs;
   const { delayUs } = merged;
   if (!outcome.allowed || delayUs === 0) return;
-  const leftUs = maxWaitUs - (own.waitedUs ?? 0);
+  const leftUs = maxWaitUs - waitedUs;
   if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy(), caller)) {
     turnAway(outcome, charges);
     return;
   }
+  outcome.waitedUs = waitedUs + delayUs;
   if (waitForTurn(caller, delayUs, outcome.policy, charges)) merged.delayUs = 0;
   else turnAway(outcome, charges);
 }
