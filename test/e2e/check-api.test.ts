@@ -307,7 +307,7 @@ describe.each(scopes)("in scope %s", (scope) => {
       expect(errors).toMatchObject([
         {
           path: "checks[1].policy",
-          expected: "a policy whose cost is not response-bytes: nobody would tell how many they were",
+          expected: "a policy whose cost is not response-bytes: report how many they were",
         },
       ]);
     }
