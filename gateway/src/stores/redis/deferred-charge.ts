@@ -6,15 +6,14 @@ import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit, mergeReported } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { addPending, type Event } from "../../metrics/counts.ts";
-import { configuredRedis, theRedis } from "../../redis/redis-settings.ts";
+import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts } from "../../redis/script-call.ts";
 import { areNumbers, oddReply } from "../../redis/script-reply.ts";
-import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
 import { deferredScript, numbersPerDeferred, pushDeferredKeys, scriptOf } from "./deferred-scripts.ts";
-import { isDecidedHere } from "./overload.ts";
+import { redisToAsk } from "./overload.ts";
 import { hasReply } from "./pending-check.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { type Group, groupsOf } from "./slot-groups.ts";
@@ -74,15 +73,8 @@ function readDecision({ limits }: CompiledPolicy, reply: readonly number[], plac
  * @returns as `Store.report`
  */
 export function reportInRedis(this: void, check: Check, units: number, merged: MergedDecision): number | undefined {
-  const redis = configuredRedis();
-  if (redis === undefined) {
-    reportMissingRedis();
-    return undefined;
-  }
-  if (redis.overload !== undefined && isDecidedHere(redis.overload, [check])) {
-    check.overloaded = true;
-    return undefined;
-  }
+  const redis = redisToAsk(check);
+  if (redis === undefined) return undefined;
   const { policy, keyValues } = check;
   const { limits } = policy;
   const keys: string[] = [];
