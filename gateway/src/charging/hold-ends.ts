@@ -28,17 +28,27 @@ const keptSeconds = (lookBackSteps * stepMs) / 1000;
 const endsAtOnce = 50;
 /** If Redis does not answer, it is asked again after this time. */
 const askAgainMs = 1_000;
+/** It is there for as long as any end is noted. */
+const anyKey = "hold-end:any";
 const staysHeld = "slots of a caller stay taken until the limit's ttl is over";
 
 /** How many ends this worker has noted, by their steps. */
 const noted: Record<number, number | undefined> = {};
 let lookedAt = 0;
 let looking = false;
+let isLooking = false;
 let findHold: FindHold;
 
-/** For each worker's start. */
+/** For each worker's start: one that takes the place of another goes on with what that one has noted. */
 export function keepEndingHolds(find: FindHold): void {
   findHold = find;
+  if (countersDict.get(anyKey)[0] !== undefined) beginLooking();
+}
+
+/** Without holds that end early, a worker has no timer for them. */
+function beginLooking(): void {
+  if (isLooking) return;
+  isLooking = true;
   lookedAt = stepOf(stopwatchMs()) - lookBackSteps;
   runEvery(stepMs / 1000, look);
 }
@@ -65,6 +75,8 @@ function noteEndAt({ policy }: NamedHold, text: string, atMs: number, slotsUntil
   } while (countersDict.get(key)[0] !== undefined);
   noted[step] = place;
   if (!isCalm() && !takeFromReserve(policy.counterPrefix, slabOfCell(key, value.length), lifeSeconds)) return;
+  beginLooking();
+  countersDict.safe_set(anyKey, true, math.max(lifeSeconds, countersDict.ttl(anyKey)[0] ?? 0));
   const [stored, failure] = countersDict.safe_set(key, value, lifeSeconds);
   if (stored !== true) warnSparingly(staysHeld, `${failure}`);
 }
