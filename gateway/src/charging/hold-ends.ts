@@ -28,7 +28,7 @@ const keptSeconds = (lookBackSteps * stepMs) / 1000;
 const endsAtOnce = 50;
 /** If Redis does not answer, it is asked again after this time. */
 const askAgainMs = 1_000;
-/** It is there for as long as any end is noted. */
+/** Until when any end is noted, by the stopwatch; it is there for so long. */
 const anyKey = "hold-end:any";
 const staysHeld = "slots of a caller stay taken until the limit's ttl is over";
 
@@ -76,7 +76,9 @@ function noteEndAt({ policy }: NamedHold, text: string, atMs: number, slotsUntil
   noted[step] = place;
   if (!isCalm() && !takeFromReserve(policy.counterPrefix, slabOfCell(key, value.length), lifeSeconds)) return;
   beginLooking();
-  countersDict.safe_set(anyKey, true, math.max(lifeSeconds, countersDict.ttl(anyKey)[0] ?? 0));
+  const nowMs = stopwatchMs();
+  const lastMs = math.max(nowMs + lifeSeconds * 1000, countersDict.get<number>(anyKey)[0] ?? 0);
+  countersDict.safe_set(anyKey, lastMs, (lastMs - nowMs) / 1000);
   const [stored, failure] = countersDict.safe_set(key, value, lifeSeconds);
   if (stored !== true) warnSparingly(staysHeld, `${failure}`);
 }
