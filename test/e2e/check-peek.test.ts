@@ -6,6 +6,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { auth, type Caller, callerOf, check, post } from "../fixtures/clients/check-api-client.ts";
 import { ask } from "../fixtures/clients/requests.ts";
+import { elsewhere, limits, places } from "../fixtures/documents/every-limit.ts";
 import { fullHour } from "../fixtures/documents/worked-cases.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
@@ -14,25 +15,6 @@ import { SetClock } from "../fixtures/servers/set-clock.ts";
 import { until } from "../fixtures/until.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
-const places = {
-  node: { scope: "node" },
-  exact: { scope: "cluster" },
-  leased: { scope: "cluster", consistency: "leased" },
-} as const;
-const limits = {
-  "token-bucket": [{ algorithm: "token-bucket", quota: 2, window: "1s", burst: 7 }],
-  "slow-start": [{ algorithm: "token-bucket", quota: 2, window: "1s", burst: 7, initial: 1, warmUp: "1m" }],
-  "fixed-window": [{ algorithm: "fixed-window", quota: 7, window: "10s" }],
-  calendar: [{ algorithm: "fixed-window", quota: 7, window: "hour" }],
-  "sliding-window": [{ algorithm: "sliding-window", quota: 7, window: "10s" }],
-  "sliding-log": [{ algorithm: "sliding-log", quota: 7, window: "10s" }],
-  "leaky-bucket": [{ algorithm: "leaky-bucket", quota: 2, window: "1s", burst: 5 }],
-  several: [
-    { name: "burst", algorithm: "token-bucket", quota: 2, window: "1s", burst: 5 },
-    { name: "total", algorithm: "sliding-log", quota: 9, window: "10s" },
-  ],
-} as const;
-const elsewhere = { match: { paths: ["/elsewhere"] }, key: ["header:x-app"] };
 
 const clock = new SetClock(fullHour);
 let nowSeconds: number = fullHour;

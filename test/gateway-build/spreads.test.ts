@@ -11,7 +11,6 @@ const bounded = {
   credentials: "a user and a password",
   filesOfEarlierVersions: "a constant",
   "debt.units": "one for each limit of a policy",
-  namesOfAnyCheck: "a constant",
   values: "one for each part of a key",
   all: "the time zones of a policy",
 };

@@ -3,17 +3,23 @@
 
 import { type CompiledPolicy, hasPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import { formatDuration } from "../../../limiter/src/document/duration.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import { slotLimits } from "../charging/named-holds.ts";
 import { limitsFor } from "../request/applicability.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { policiesOf } from "../snapshot/current.ts";
+import { slotLifeMs } from "../stores/hold-marks.ts";
 import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
 import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";
+
+/** Slots that are held for less would be free before their caller could renew them. */
+const shortestTtlUs = 1_000_000;
 
 export const aPlan = "the name of one of the policy's plans";
 
@@ -27,8 +33,12 @@ export interface Written {
   readonly plan: string | undefined;
   /** Whether it only looks, and charges nothing. */
   readonly isPeek: boolean;
+  /** Whether it charges what was used already, beyond what is left too. */
+  readonly isReport: boolean;
   /** How long it may wait for its units. 0: not at all. */
   readonly maxWaitUs: number;
+  /** For how long slots are held that are not renewed. 0: for as long as they live. */
+  readonly ttlUs: number;
   /** The place in the request: "checks[0].", or "" if the check is the whole request. */
   readonly path: string;
 }
@@ -66,7 +76,7 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const asked = written[i] as Written;
-    const { isPeek, path } = asked;
+    const { isPeek, isReport, path } = asked;
     checkPlan(caller, policy, asked, wrong);
     const check = requestedCheckOf(policy, asked, holds, wrong);
     const { applied } = check;
@@ -76,16 +86,24 @@ export function readRequestedChecks(
       continue;
     }
     if (applied.policy.holdsSlots && !isPeek && !holds) {
-      const expected =
-        "a policy without limits of concurrency: /sluice/v1/hold takes slots, and its callers say when they are free again";
+      const why = isReport
+        ? "slots are not used up"
+        : "/sluice/v1/hold takes slots, and its callers say when they are free again";
+      const expected = `a policy without limits of concurrency: ${why}`;
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
-    if (policy.policy.deferred) {
-      const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
+    if (policy.policy.deferred && isReport && asked.cost === undefined) {
+      const expected = "how many bytes the response had: they are the cost of this policy";
+      addProblem(wrong, { path: `${path}cost`, expected, got: "nothing" });
+      continue;
+    }
+    if (policy.policy.deferred && !isReport) {
+      const expected = "a policy whose cost is not response-bytes: report how many they were";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
+    if (holds) checkTtl(asked, applied, wrong);
     counters += applied.limits.length;
     requested.push(check);
   }
@@ -135,9 +153,20 @@ function whatDecidesPlan({ app }: Caller, policy: CompiledPolicy): string | unde
   return plans.keyPlace === undefined ? undefined : `key[${plans.keyPlace}] names the plan`;
 }
 
+/** Slots that are not renewed are free after the limit's own ttl, so none are held for longer. */
+function checkTtl({ ttlUs, path }: Written, { limits }: CompiledPolicy, wrong: Findings): void {
+  if (ttlUs === 0) return;
+  const lifeUs = slotLifeMs(slotLimits(limits)) * 1000;
+  if (ttlUs >= shortestTtlUs && ttlUs <= lifeUs) return;
+  const life = formatDuration(lifeUs);
+  const range = `a time of ${formatDuration(shortestTtlUs)} to ${life}, for which slots of this policy live`;
+  const expected = lifeUs < shortestTtlUs ? `nothing: slots of this policy live for ${life}` : range;
+  addProblem(wrong, { path: `${path}ttl`, expected, got: formatDuration(ttlUs) });
+}
+
 /** @param wrong receives what is wrong with the key */
 function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean, wrong: Findings): RequestedCheck {
-  const { key, plan, isPeek, maxWaitUs, path } = asked;
+  const { key, plan, isPeek, isReport, maxWaitUs, path } = asked;
   const cost = asked.cost ?? policy.policy.cost;
   const parts = policy.policy.key;
   const count = parts.length;
@@ -145,7 +174,7 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
     const refused = { policy, applied: policy, values: key, keyValues: undefined, address: undefined };
-    return { ...refused, cost, plan, isPeek, maxWaitUs, holds };
+    return { ...refused, cost, plan, isPeek, isReport, maxWaitUs, holds };
   }
   const values: string[] = [];
   let isMissing = false;
@@ -175,7 +204,7 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
   const counts = !isMissing || policy.policy.onMissingKey === "shared";
   const keyValues = counts ? encodeKeyValues(values, count, sha1Hex) : undefined;
   const applied = limitsFor(policy, values, plan);
-  return { policy, applied, values, keyValues, address, cost, plan, isPeek, maxWaitUs, holds };
+  return { policy, applied, values, keyValues, address, cost, plan, isPeek, isReport, maxWaitUs, holds };
 }
 
 /**

@@ -12,6 +12,7 @@
 
 import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import { refuseUnpaid } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import {
   exchange,
@@ -29,6 +30,7 @@ import {
   redisTimeUs,
   type StoredCounter,
   saveCounter,
+  unpaidUs,
 } from "./counter.ts";
 import { loadLedger, saveLedger } from "./stored-ledger.ts";
 
@@ -49,6 +51,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
     counter.rate = rateFrom(argv[at] as string, argv, at + 1);
     counter.cost = 1;
     loadCounter(counter.rate, counter, nowUs);
+    counter.unpaidUs = unpaidUs(counter.rate, counter, nowUs, true);
     counters[i] = counter;
   }
 
@@ -73,8 +76,9 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
-    admits(counter.rate, counter, redisRing, nowUs, 0);
-    describe(counter.rate, counter, redisRing, nowUs, 1, true, decision);
+    admits(counter.rate, counter, redisRing, nowUs + counter.unpaidUs, 0);
+    describe(counter.rate, counter, redisRing, nowUs + counter.unpaidUs, 1, true, decision);
+    if (counter.unpaidUs > 0) refuseUnpaid(decision, counter.unpaidUs);
     reply[i * 2 + 7] = decision.remaining;
     reply[i * 2 + 8] = decision.resetAfterUs;
   }

@@ -1,7 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { admitsAll, type Counter, chargeAll, newCounter } from "../../../limiter/src/algorithms/charge-all.ts";
+import {
+  admitsAll,
+  type Counter,
+  chargeAll,
+  describeCounter,
+  newCounter,
+} from "../../../limiter/src/algorithms/charge-all.ts";
 import { concurrency } from "../../../limiter/src/algorithms/concurrency.ts";
+import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
 import { fixedWindow } from "../../../limiter/src/algorithms/fixed-window.ts";
 import { leakyBucket } from "../../../limiter/src/algorithms/leaky-bucket.ts";
 import { type MemoryCounter, memoryCounter, memoryRing } from "../../../limiter/src/algorithms/memory-ring.ts";
@@ -18,10 +25,22 @@ const headOf = ({ atUs, count }: { atUs: number; count: number }) => ({ atUs, co
 type RingCounter = Counter & MemoryCounter;
 
 function ringCounter(rate: Rate, cost: number): RingCounter {
-  return { ...memoryCounter(), rate, cost, allowed: true };
+  return { ...memoryCounter(), rate, cost, unpaidUs: 0, allowed: true };
 }
 
 describe("among the counters of one request,", () => {
+  test("one that owes units lets none be charged, and says when it is paid", () => {
+    const counters = [newCounter(bucket, 1), newCounter(daily, 1)];
+    const [owing, other] = counters as [Counter, Counter];
+    owing.unpaidUs = 3 * second;
+    expect(chargeAll(counters, 2, memoryRing, startUs)).toBe(false);
+    expect([owing.allowed, other.allowed]).toEqual([false, true]);
+    const decision = emptyDecision();
+    describeCounter(owing, memoryRing, startUs, 1, decision);
+    expect(decision).toMatchObject({ allowed: false, remaining: 0, retryAfterUs: 3 * second });
+    expect(headOf(other)).toEqual({ atUs: 0, count: 0 });
+  });
+
   test("all are charged when all allow", () => {
     const counters = [newCounter(bucket, 4), newCounter(daily, 2)];
     expect(chargeAll(counters, 2, memoryRing, startUs)).toBe(true);
@@ -105,6 +124,7 @@ describe("among the counters of one request,", () => {
 
 test("a new counter is unused, with the cost that it is to be charged", () => {
   expect(newCounter(bucket, 7)).toEqual({
+    unpaidUs: 0,
     atUs: 0,
     count: 0,
     nextAtUs: 0,

@@ -12,9 +12,10 @@ import { publishOverload } from "../../metrics/overload-state.ts";
 import { patienceSeconds } from "../../redis/patience.ts";
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { runUntilDone } from "../../runtime/background.ts";
+import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchSeconds } from "../../runtime/stopwatch.ts";
-import type { OverloadSettings } from "../../settings.ts";
+import type { OverloadSettings, RedisSettings } from "../../settings.ts";
 import type { Check } from "../store.ts";
 import { waitingRequests } from "./batcher.ts";
 
@@ -218,4 +219,16 @@ function lookAgain(): boolean {
   publishOverload(false);
   ngx.log(ngx.ERR, "sluice: Redis is not overloaded any more, and decides every request again");
   return false;
+}
+
+/** Returns the Redis that is asked about a check of the check API; undefined: there is none, or this node decides by choice, which the check then says. */
+export function redisToAsk(check: Check): RedisSettings | undefined {
+  const redis = configuredRedis();
+  if (redis === undefined) {
+    reportMissingRedis();
+    return undefined;
+  }
+  if (redis.overload === undefined || !isDecidedHere(redis.overload, [check])) return redis;
+  check.overloaded = true;
+  return undefined;
 }

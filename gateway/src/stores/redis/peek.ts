@@ -6,13 +6,11 @@ import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts"
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { keyOf, ledgerKeyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { newPatience } from "../../redis/patience.ts";
-import { configuredRedis } from "../../redis/redis-settings.ts";
 import { callForNumbers } from "../../redis/script-reply.ts";
 import type { Script } from "../../redis/script-request.ts";
-import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { Check } from "../store.ts";
-import { isDecidedHere } from "./overload.ts";
+import { redisToAsk } from "./overload.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { waitLimitMs } from "./submit.ts";
 
@@ -27,15 +25,8 @@ const numbersPerCounter = 5;
  * @param merged receives every limit if Redis said so, with the units that are left now
  */
 export function peekInRedis(check: Check, unspent: number, merged: MergedDecision): boolean | undefined {
-  const redis = configuredRedis();
-  if (redis === undefined) {
-    reportMissingRedis();
-    return undefined;
-  }
-  if (redis.overload !== undefined && isDecidedHere(redis.overload, [check])) {
-    check.overloaded = true;
-    return undefined;
-  }
+  const redis = redisToAsk(check);
+  if (redis === undefined) return undefined;
   const { policy, keyValues } = check;
   const { limits } = policy;
   const keys = limits.map((limit) => keyOf(policy, limit, keyValues));
