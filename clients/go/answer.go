@@ -32,6 +32,8 @@ type wireResult struct {
 	RetryAfter figure  `json:"retryAfter"`
 	ResetAfter figure  `json:"resetAfter"`
 	Delay      figure  `json:"delay"`
+	Waited     figure  `json:"waited"`
+	Debt       figure  `json:"debt"`
 	Reason     string  `json:"reason"`
 }
 
@@ -84,19 +86,26 @@ func readHoldAnswer(body []byte, policy string) (Decision, string, time.Duration
 	return decision, answer.Hold, ttl, nil
 }
 
-// readRenewal returns the new ttl.
-func readRenewal(body []byte) (time.Duration, *failure) {
+// readRenewal returns the new ttl, or that nothing is held any more.
+func readRenewal(body []byte) (ttl time.Duration, isLost bool, failure *failure) {
 	var answer struct {
-		TTL float64 `json:"ttl"`
+		Renewed *bool   `json:"renewed"`
+		TTL     float64 `json:"ttl"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, failed("The gateway's answer cannot be read: %v.", err)
+		return 0, false, failed("The gateway's answer cannot be read: %v.", err)
 	}
-	ttl := durationOf(answer.TTL)
+	if answer.Renewed == nil {
+		return 0, false, failed(`The gateway's answer has no "renewed" that is true or false.`)
+	}
+	if !*answer.Renewed {
+		return 0, true, nil
+	}
+	ttl = durationOf(answer.TTL)
 	if ttl <= 0 {
-		return 0, failed(`The gateway's answer has no "ttl" above 0.`)
+		return 0, false, failed(`The gateway's answer is renewed, and has no "ttl" above 0.`)
 	}
-	return ttl, nil
+	return ttl, false, nil
 }
 
 // readRelease wants to hear whether something was released: a proxy's page would leave the slots held.
@@ -117,8 +126,8 @@ func (r *wireResult) decision(asked string) (Decision, *failure) {
 	if r.Allowed == nil {
 		return Decision{}, failed(`A result of the gateway's answer has no "allowed" that is true or false.`)
 	}
-	if r.Limit.isNull || r.Remaining.isNull || r.Delay.isNull {
-		return Decision{}, failed("A result of the gateway's answer has null as its limit, remaining or delay.")
+	if r.Limit.isNull || r.Remaining.isNull || r.Delay.isNull || r.Waited.isNull || r.Debt.isNull {
+		return Decision{}, failed("A result of the gateway's answer has null as its limit, remaining, delay, waited or debt.")
 	}
 	decision := Decision{Allowed: *r.Allowed, Policy: asked, Reason: r.Reason, Source: FromGateway}
 	if r.Policy != nil {
@@ -144,6 +153,12 @@ func (r *wireResult) decision(asked string) (Decision, *failure) {
 	}
 	if hear(r.Delay, hasDelay) {
 		decision.Delay = r.Delay.duration()
+	}
+	if hear(r.Waited, hasWaited) {
+		decision.Waited = r.Waited.duration()
+	}
+	if hear(r.Debt, hasDebt) {
+		decision.Debt = int64(r.Debt.value)
 	}
 	return decision, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	batchStart = `{"allOrNone":false,"checks":[`
+	batchStart = `{"mode":"each","checks":[`
 	batchEnd   = `]}`
 	// The gateway accepts 64 KiB.
 	mostBodyBytes = 60 << 10

@@ -1,4 +1,4 @@
-// The calls that have a request of their own: CheckAll, Peek and Acquire. Hold is in hold.go.
+// The calls that have a request of their own: CheckAll, Peek, Report and Acquire. Hold is in hold.go.
 
 package sluice
 
@@ -16,7 +16,7 @@ func (c *Client) CheckAll(ctx context.Context, checks ...Check) (AllDecision, er
 		policy = checks[0].policy
 	}
 	decision, batch, err := c.checkAll(ctx, checks)
-	c.report(ctx, "checkAll", policy, began, decision.Allowed, decision.Source, batch, err)
+	c.tell(ctx, "checkAll", policy, began, decision.Allowed, decision.Source, batch, err)
 	return decision, err
 }
 
@@ -58,6 +58,13 @@ func (c *Client) Peek(ctx context.Context, policy string, key []string, options 
 	return c.askOne(ctx, "peek", check)
 }
 
+// Report charges what was used already, also beyond what is left. After a failure, nobody knows whether it was charged.
+func (c *Client) Report(ctx context.Context, policy string, key []string, options ...CallOption) (Decision, error) {
+	check := CheckOf(policy, key, options...)
+	check.report = true
+	return c.askOne(ctx, "report", check)
+}
+
 // Acquire waits in line until the key may have its units, and for maxWait at most: 1 ms to 60 s, in whole milliseconds. If ctx ends, the call
 // leaves the line and nothing is charged.
 func (c *Client) Acquire(ctx context.Context, policy string, key []string, maxWait time.Duration, options ...CallOption) (Decision, error) {
@@ -69,10 +76,10 @@ func (c *Client) Acquire(ctx context.Context, policy string, key []string, maxWa
 func (c *Client) askOne(ctx context.Context, call string, check Check) (Decision, error) {
 	began := time.Now()
 	decision, isAsked, err := c.one(ctx, check)
-	if err == nil && decision.Allowed && decision.Source == FromGateway && !check.peek {
+	if err == nil && decision.Allowed && decision.Source == FromGateway && check.maxWait != nil {
 		c.refusals.forget(check.counter())
 	}
-	c.report(ctx, call, check.policy, began, decision.Allowed, decision.Source, sizeIf(isAsked, 1), err)
+	c.tell(ctx, call, check.policy, began, decision.Allowed, decision.Source, sizeIf(isAsked, 1), err)
 	return decision, err
 }
 
@@ -87,11 +94,17 @@ func (c *Client) one(ctx context.Context, check Check) (Decision, bool, error) {
 		if failure == nil {
 			decision = decisions[0]
 		}
+		if failure == nil && check.report {
+			failure = decision.asReport()
+		}
 		return failure
 	}
 	isAsked, failure, err := c.askAlone(ctx, checkPath, listOf([][]byte{body}), c.deadlineOf(&check), read)
 	if failure != nil {
 		decision = c.byFailure(check.policy, failure)
+		if check.report {
+			decision.heard |= hasDebt
+		}
 	}
 	if problem, isProblem := err.(*Error); isProblem {
 		err = problem.relativeTo(0)

@@ -50,6 +50,7 @@ func TestTheEndOfAContextEndsACallAndClosesItsConnection(t *testing.T) {
 		"check":    func(ctx context.Context, c *Client) error { _, err := c.Check(ctx, "api", nil); return err },
 		"checkAll": func(ctx context.Context, c *Client) error { _, err := c.CheckAll(ctx, CheckOf("api", nil)); return err },
 		"peek":     func(ctx context.Context, c *Client) error { _, err := c.Peek(ctx, "api", nil); return err },
+		"report":   func(ctx context.Context, c *Client) error { _, err := c.Report(ctx, "api", nil); return err },
 		"acquire": func(ctx context.Context, c *Client) error {
 			_, err := c.Acquire(ctx, "api", nil, time.Minute)
 			return err

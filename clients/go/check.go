@@ -19,7 +19,11 @@ type Check struct {
 	cost    *int64
 	plan    *string
 	peek    bool
+	report  bool
 	maxWait *time.Duration
+	// Of a hold, which has no cost.
+	slots *int64
+	ttl   *time.Duration
 }
 
 // CheckOf returns a check for CheckAll.
@@ -34,36 +38,67 @@ func CheckOf(policy string, key []string, options ...CallOption) Check {
 	return check
 }
 
-// HoldOption is what a Hold may ask for besides policy and key.
-type HoldOption interface{ apply(*Check) }
-
-// CallOption is what any call may ask for besides policy and key.
+// CallOption is what a check, a peek, a report or waiting may ask for besides policy and key.
 type CallOption interface {
+	apply(*Check)
+	ofChecks()
+}
+
+// HoldOption is what a Hold may ask for besides policy and key.
+type HoldOption interface {
+	apply(*Check)
+	ofHolds()
+}
+
+// AnyOption is what every call may ask for.
+type AnyOption interface {
+	CallOption
 	HoldOption
-	ofAnyCall()
 }
 
 type (
 	costOption    int64
 	planOption    string
+	slotsOption   int64
+	ttlOption     time.Duration
 	maxWaitOption time.Duration
 )
 
-// Cost is how many units the call costs, from 1 to 2147483648. Without it, the policy's own cost applies.
+// Cost is how many units the call costs, to 2147483648. Without it, the policy's own cost applies. A Check that costs 0 only looks.
 func Cost(units int64) CallOption { return costOption(units) }
 
 // Plan is the name of the policy's plan that applies, if the policy is of the token's app and neither its key nor a consumer
 // has the plan.
-func Plan(name string) CallOption { return planOption(name) }
+func Plan(name string) AnyOption { return planOption(name) }
+
+// Slots is how many slots a Hold takes. Without it, the policy's own cost applies.
+func Slots(number int64) HoldOption { return slotsOption(number) }
+
+// TTL is how long a Hold has its slots unless they are renewed, which the client does: 1 s to the limit's own ttl, in whole milliseconds.
+// Without it, the limit's own ttl applies.
+func TTL(length time.Duration) HoldOption { return ttlOption(length) }
 
 // MaxWait is how long a Hold waits in line for its slots: 1 ms to 60 s, in whole milliseconds.
 func MaxWait(longest time.Duration) HoldOption { return maxWaitOption(longest) }
 
 func (o costOption) apply(check *Check)    { units := int64(o); check.cost = &units }
 func (o planOption) apply(check *Check)    { name := string(o); check.plan = &name }
+func (o slotsOption) apply(check *Check)   { number := int64(o); check.slots = &number }
+func (o ttlOption) apply(check *Check)     { ttl := time.Duration(o); check.ttl = &ttl }
 func (o maxWaitOption) apply(check *Check) { longest := time.Duration(o); check.maxWait = &longest }
-func (costOption) ofAnyCall()              {}
-func (planOption) ofAnyCall()              {}
+func (costOption) ofChecks()               {}
+func (planOption) ofChecks()               {}
+func (planOption) ofHolds()                {}
+func (slotsOption) ofHolds()               {}
+func (ttlOption) ofHolds()                 {}
+func (maxWaitOption) ofHolds()             {}
+
+// onlyLooks says whether the check charges nothing. A report of no units, and waiting for none, are the gateway's to refuse.
+func (c *Check) onlyLooks() bool {
+	return c.peek || c.costsNothing() && !c.report && c.maxWait == nil
+}
+
+func (c *Check) costsNothing() bool { return c.cost != nil && *c.cost == 0 }
 
 // written returns the check as JSON.
 func (c *Check) written() ([]byte, error) {
@@ -74,16 +109,21 @@ func (c *Check) written() ([]byte, error) {
 		Policy  string    `json:"policy"`
 		Key     *[]string `json:"key,omitempty"`
 		Cost    *int64    `json:"cost,omitempty"`
+		Slots   *int64    `json:"slots,omitempty"`
+		TTL     string    `json:"ttl,omitempty"`
 		Plan    *string   `json:"plan,omitempty"`
 		Peek    bool      `json:"peek,omitempty"`
+		Report  bool      `json:"report,omitempty"`
 		MaxWait string    `json:"maxWait,omitempty"`
-	}{Policy: c.policy, Cost: c.cost, Plan: c.plan, Peek: c.peek}
+	}{Policy: c.policy, Cost: c.cost, Slots: c.slots, Plan: c.plan, Peek: c.onlyLooks(), Report: c.report}
 	if c.key != nil {
 		wire.Key = &c.key
 	}
-	if c.maxWait != nil {
-		wire.MaxWait = fmt.Sprintf("%dms", c.maxWait.Milliseconds())
+	if wire.Peek && c.costsNothing() {
+		// A look at no units is one at the policy's own cost.
+		wire.Cost = nil
 	}
+	wire.TTL, wire.MaxWait = inMilliseconds(c.ttl), inMilliseconds(c.maxWait)
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	// The gateway counts the bytes of a body, and "<" would have six.
@@ -92,6 +132,14 @@ func (c *Check) written() ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimRight(text.Bytes(), "\n"), nil
+}
+
+// inMilliseconds returns the time as the gateway reads it; "" for none.
+func inMilliseconds(length *time.Duration) string {
+	if length == nil {
+		return ""
+	}
+	return fmt.Sprintf("%dms", length.Milliseconds())
 }
 
 const longestMaxWait = 60 * time.Second
@@ -110,6 +158,9 @@ func (c *Check) validate() error {
 		if err := checkText("plan", *c.plan); err != nil {
 			return err
 		}
+	}
+	if c.ttl != nil && *c.ttl < time.Millisecond {
+		return &OptionError{"ttl", "a time from 1ms", c.ttl.String()}
 	}
 	if c.maxWait != nil && (*c.maxWait < time.Millisecond || *c.maxWait > longestMaxWait) {
 		return &OptionError{"maxWait", "a time from 1ms to 60s", c.maxWait.String()}

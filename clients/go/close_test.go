@@ -21,6 +21,7 @@ func TestCallsAfterCloseAreErrors(t *testing.T) {
 	_, calls["check"] = client.Check(background, "api", nil)
 	_, calls["checkAll"] = client.CheckAll(background, CheckOf("api", nil))
 	_, calls["peek"] = client.Peek(background, "api", nil)
+	_, calls["report"] = client.Report(background, "api", nil)
 	_, calls["acquire"] = client.Acquire(background, "api", nil, time.Second)
 	_, calls["hold"] = client.Hold(background, "api", nil)
 	for call, err := range calls {

@@ -32,6 +32,10 @@ type Decision struct {
 	RetryAfter, ResetAfter time.Duration
 	// Delay is set for a leaky bucket only: wait so long, then go on.
 	Delay time.Duration
+	// Waited is set by Acquire, and by Hold with MaxWait: so long the call was in line.
+	Waited time.Duration
+	// Debt is set by Report: the units that it charged beyond what was left. It is 0 if no limit decided.
+	Debt int64
 	// Reason is set if no limit decided: off, exempt, banned, shadow, key-missing, undecided or failure.
 	Reason string
 	Source Source
@@ -50,6 +54,8 @@ const (
 	hasRetryAfter
 	hasResetAfter
 	hasDelay
+	hasWaited
+	hasDebt
 )
 
 func (d *Decision) has(figure figures) bool { return d.heard&figure != 0 }
@@ -60,6 +66,15 @@ func (d Decision) HasFigures() bool { return d.has(hasLimit) }
 // isRefusalByLimit says whether there is a time after which it may be allowed. Only such a refusal is remembered.
 func (d *Decision) isRefusalByLimit() bool {
 	return !d.Allowed && d.Reason == "" && d.has(hasRetryAfter) && d.RetryAfter != Never
+}
+
+// asReport gives the decision the debt that each report has, and wants to hear it of a limit.
+func (d *Decision) asReport() *failure {
+	if !d.has(hasDebt) && d.Reason == "" {
+		return failed(`The gateway's answer to a report has no "debt".`)
+	}
+	d.heard |= hasDebt
+	return nil
 }
 
 // MarshalJSON writes the fields as the check API has them: seconds, null for Never, and nothing for a figure that the decision has not.
@@ -87,13 +102,15 @@ func (d Decision) MarshalJSON() ([]byte, error) {
 		RetryAfter any    `json:"retryAfter,omitempty"`
 		ResetAfter any    `json:"resetAfter,omitempty"`
 		Delay      any    `json:"delay,omitempty"`
+		Waited     any    `json:"waited,omitempty"`
+		Debt       *int64 `json:"debt,omitempty"`
 		Reason     string `json:"reason,omitempty"`
 		Source     Source `json:"source"`
 		Failure    string `json:"failure,omitempty"`
 	}{
 		d.Allowed, d.Policy, number(hasLimit, d.Limit), number(hasRemaining, d.Remaining),
 		seconds(hasRetryAfter, d.RetryAfter), seconds(hasResetAfter, d.ResetAfter), seconds(hasDelay, d.Delay),
-		d.Reason, d.Source, d.Failure,
+		seconds(hasWaited, d.Waited), number(hasDebt, d.Debt), d.Reason, d.Source, d.Failure,
 	})
 }
 

@@ -25,6 +25,25 @@ func TestADecisionAsJSONHasTheFieldsOfTheCheckAPI(t *testing.T) {
 	}
 }
 
+func TestAReportAndAWaitHaveFiguresOfTheirOwn(t *testing.T) {
+	reported := `{"policy":"api","allowed":true,"limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"debt":3}`
+	decision, err := startGateway(t, result(reported)).client(t, Options{}).Report(background, "api", nil, Cost(10))
+	if err != nil || decision.Debt != 3 || !decision.HasFigures() {
+		t.Errorf("got %+v, %v", decision, err)
+	}
+	if got, _ := json.Marshal(decision); string(got) != `{"allowed":true,"policy":"api","limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"debt":3,"source":"gateway"}` {
+		t.Errorf("got %s", got)
+	}
+	waited := `{"policy":"api","allowed":true,"limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"waited":0.007}`
+	decision, err = startGateway(t, result(waited)).client(t, Options{}).Acquire(background, "api", nil, time.Second)
+	if err != nil || decision.Waited != 7*time.Millisecond {
+		t.Errorf("got %+v, %v", decision, err)
+	}
+	if got, _ := json.Marshal(decision); string(got) != `{"allowed":true,"policy":"api","limit":7,"remaining":0,"retryAfter":0,"resetAfter":1,"waited":0.007,"source":"gateway"}` {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestWaitingForNeverIsLong(t *testing.T) {
 	client := startGateway(t, result(`{"policy":"api","allowed":false,"limit":7,"remaining":2,"retryAfter":null,"resetAfter":1e12}`)).client(t, Options{})
 	decision, err := client.Check(background, "api", nil)

@@ -10,7 +10,7 @@ import (
 
 // Event is the decision or the error with which one call ended.
 type Event struct {
-	// Call is check, checkAll, peek, acquire or hold.
+	// Call is check, checkAll, peek, report, acquire or hold.
 	Call string
 	// Policy is that of the check; of checkAll, that of the first.
 	Policy string
@@ -24,8 +24,8 @@ type Event struct {
 	Batch int
 }
 
-// report makes no event of a call that the end of its context has ended: nothing was decided.
-func (c *Client) report(ctx context.Context, call, policy string, began time.Time, allowed bool, source Source, batch int, err error) {
+// tell makes no event of a call that the end of its context has ended: nothing was decided.
+func (c *Client) tell(ctx context.Context, call, policy string, began time.Time, allowed bool, source Source, batch int, err error) {
 	hook := c.settings.OnEvent
 	if hook == nil || err != nil && errors.Is(err, ctx.Err()) {
 		return

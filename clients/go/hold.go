@@ -33,15 +33,14 @@ type Hold struct {
 }
 
 const (
-	triesToRelease   = 3
-	betweenReleases  = 100 * time.Millisecond
-	shortestRetry    = 100 * time.Millisecond
-	renewalsInTTL    = 3
-	retriesInTTL     = 10
-	codeHoldNotFound = "hold-not-found"
+	triesToRelease  = 3
+	betweenReleases = 100 * time.Millisecond
+	shortestRetry   = 100 * time.Millisecond
+	renewalsInTTL   = 3
+	retriesInTTL    = 10
 )
 
-// Hold takes a slot, or as many as Cost says. With MaxWait, it waits in line for them.
+// Hold takes as many slots as Slots says, and renews them until they are released. With MaxWait, it waits in line for them.
 func (c *Client) Hold(ctx context.Context, policy string, key []string, options ...HoldOption) (*Held, error) {
 	began := time.Now()
 	check := CheckOf(policy, key)
@@ -49,7 +48,7 @@ func (c *Client) Hold(ctx context.Context, policy string, key []string, options 
 		option.apply(&check)
 	}
 	held, isAsked, err := c.hold(ctx, &check)
-	c.report(ctx, "hold", policy, began, held.Allowed, held.Source, sizeIf(isAsked, 1), err)
+	c.tell(ctx, "hold", policy, began, held.Allowed, held.Source, sizeIf(isAsked, 1), err)
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +123,6 @@ func (h *Hold) releaseOnce(ctx context.Context) error {
 	defer end()
 	answer, problem, failure := h.client.gateway.post(bounded, releasePath, h.body)
 	switch {
-	case problem != nil && problem.Code == codeHoldNotFound:
-		h.isReleased.Store(true)
 	case problem != nil:
 		return problem
 	case failure == nil:

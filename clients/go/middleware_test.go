@@ -35,7 +35,7 @@ func TestTheMiddlewareServesWhatIsAllowed(t *testing.T) {
 	if _, isServed := served(t, double.client(t, Options{}), byApp); !isServed {
 		t.Error("the handler was not called")
 	}
-	expected := `{"allOrNone":false,"checks":[{"policy":"api","key":["acme"],"cost":2,"plan":"pro"}]}`
+	expected := `{"mode":"each","checks":[{"policy":"api","key":["acme"],"cost":2,"plan":"pro"}]}`
 	if got := double.requests()[0]; got != expected {
 		t.Errorf("expected %s, got %s", expected, got)
 	}

@@ -85,8 +85,16 @@ func TestAnArgumentThatIsNotUTF8IsAnError(t *testing.T) {
 			_, err := client.CheckAll(background, CheckOf("api", nil), CheckOf("api", []string{"\xfc"}))
 			return err
 		},
+		`sluice: key[0]: expected text in UTF-8, got "\xfa"`: func() error {
+			_, err := client.Report(background, "api", []string{"\xfa"})
+			return err
+		},
 		`sluice: plan: expected text in UTF-8, got "\xfe"`: func() error {
 			_, err := client.Hold(background, "api", nil, Plan("\xfe"))
+			return err
+		},
+		`sluice: ttl: expected a time from 1ms, got 999µs`: func() error {
+			_, err := client.Hold(background, "api", nil, TTL(999*time.Microsecond))
 			return err
 		},
 		`sluice: maxWait: expected a time from 1ms to 60s, got 999µs`: func() error {

@@ -55,15 +55,12 @@ func (h *Hold) renew(heldUntil time.Time) (time.Duration, bool) {
 	bounded, end := context.WithDeadline(h.renewing, deadline)
 	defer end()
 	answer, problem, failure := h.client.gateway.post(bounded, renewPath, h.body)
-	if problem != nil {
-		return 0, problem.Code == codeHoldNotFound
-	}
-	if failure != nil {
+	if problem != nil || failure != nil {
 		return 0, false
 	}
 	// An answer that cannot be read is as good as none.
-	ttl, _ := readRenewal(answer)
-	return ttl, false
+	ttl, isLost, _ := readRenewal(answer)
+	return ttl, isLost
 }
 
 func (h *Hold) beLost() {

@@ -8,11 +8,15 @@ import (
 	"time"
 )
 
-// Check asks whether the key may have its units now, and charges them if so. An error is the caller's mistake, or ctx.Err().
+// Check asks whether the key may have its units now, and charges them if so. If it costs 0, it only looks, by a request of its own. An error is the caller's mistake, or ctx.Err().
 func (c *Client) Check(ctx context.Context, policy string, key []string, options ...CallOption) (Decision, error) {
 	began := time.Now()
-	decision, batch, err := c.check(ctx, CheckOf(policy, key, options...), began)
-	c.report(ctx, "check", policy, began, decision.Allowed, decision.Source, batch, err)
+	check := CheckOf(policy, key, options...)
+	if check.onlyLooks() {
+		return c.askOne(ctx, "check", check)
+	}
+	decision, batch, err := c.check(ctx, check, began)
+	c.tell(ctx, "check", policy, began, decision.Allowed, decision.Source, batch, err)
 	return decision, err
 }
 

@@ -94,6 +94,7 @@ describe("a call that cannot be asked", () => {
   const unicode = (field: string) => `${field}: expected text that is valid Unicode, got "\\ud800"`;
   const notWritten = /BigInt/;
   const cost = 1n as unknown as number;
+  const aTtl = (got: string) => `ttlMs: expected a number from 1 to 9007199254740991, got ${got}`;
 
   it.each<[string, string | RegExp, (sluice: SluiceClient) => Promise<unknown>]>([
     ["check", unicode("key[1]"), (sluice) => sluice.check("p", ["a", half])],
@@ -114,7 +115,13 @@ describe("a call that cannot be asked", () => {
     ["check", notWritten, (sluice) => sluice.check("p", ["refused"], { cost })],
     ["peek", notWritten, (sluice) => sluice.peek("p", ["a"], { cost })],
     ["acquire", notWritten, (sluice) => sluice.acquire("p", ["a"], { ...wait, cost })],
-    ["hold", notWritten, (sluice) => sluice.hold("p", ["a"], { cost })],
+    ["report", unicode("key[0]"), (sluice) => sluice.report("p", [half])],
+    ["report", notWritten, (sluice) => sluice.report("p", ["a"], { cost })],
+    ["hold", notWritten, (sluice) => sluice.hold("p", ["a"], { slots: cost })],
+    ["hold", aTtl("0.9"), (sluice) => sluice.hold("p", ["a"], { ttlMs: 0.9 })],
+    ["hold", aTtl("NaN"), (sluice) => sluice.hold("p", ["a"], { ttlMs: Number.NaN })],
+    ["hold", aTtl("1e+21"), (sluice) => sluice.hold("p", ["a"], { ttlMs: 1e21 })],
+    ["hold", aTtl('"10s"'), (sluice) => sluice.hold("p", ["a"], { ttlMs: "10s" as unknown as number })],
     ["checkAll", notWritten, (sluice) => sluice.checkAll([{ policy: "p", key: ["a"], cost }])],
     ["checkAll", "checks: expected a list of checks, got undefined", (sluice) => sluice.checkAll(undefined as never)],
     ["acquire", /maxWaitMs/, (sluice) => sluice.acquire("p", ["a"], undefined as never)],

@@ -120,7 +120,7 @@ describe("an error", () => {
     const sluice = clientOf();
     const all = await Promise.allSettled(
       ["three", "three", "three", "three"].map((policy, i) =>
-        sluice.check(policy, ["errors"], { cost: i === 2 ? 0 : 1 }),
+        sluice.check(policy, ["errors"], { cost: i === 2 ? -1 : 1 }),
       ),
     );
     expect(all.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected", "fulfilled"]);
@@ -129,9 +129,9 @@ describe("an error", () => {
     expect(reason).toMatchObject({
       code: "invalid-request",
       status: 400,
-      errors: [{ path: "cost", expected: "an integer from 1 to 2147483648", got: "0" }],
+      errors: [{ path: "cost", expected: "an integer from 0 to 2147483648", got: "-1" }],
     });
-    expect(reason.message).toContain("cost: expected an integer from 1 to 2147483648, got 0");
+    expect(reason.message).toContain("cost: expected an integer from 0 to 2147483648, got -1");
     expect((await sluice.peek("three", ["errors"])).remaining).toBe(0);
   });
 

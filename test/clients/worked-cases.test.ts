@@ -24,6 +24,8 @@ const policies = [
   { name: "hundred", limits: total(100) },
   { name: "ten", limits: total(10) },
   { name: "turns", limits: [{ algorithm: "fixed-window", quota: 100, window: `${windowMs / 1_000}s` }] },
+  { name: "paced", limits: [{ algorithm: "token-bucket", quota: 1, window: "1s", burst: 1 }] },
+  { name: "seats", limits: [{ algorithm: "concurrency", quota: 3, ttl: "1h" }] },
   { name: "slot", limits: [{ algorithm: "concurrency", quota: 1, ttl: `${ttlMs / 1_000}s` }] },
 ];
 
@@ -77,23 +79,29 @@ describe.each(clients)("the client in $language", ({ language, driver }) => {
 
   // A fraction cannot be written in Go and Java, whose costs are whole numbers.
   const fractions = language === "TypeScript" ? [1.5] : [];
-  it.each([0, -1, 2_147_483_649, ...fractions])(
+  it.each([-1, 2_147_483_649, ...fractions])(
     "case 7: a cost of %d is an error with code and place, also beside others, and charges nothing",
     async (cost) => {
       const caller = await driverAt(0);
       const mine = [`${language} ${cost}`];
       const wrong = { policy: "ten", key: mine, cost };
       const right = { policy: "ten", key: mine };
-      const errors = [expect.objectContaining({ path: expect.stringMatching(/^(checks\[1\]\.)?cost$/) })];
-      const error = { code: "invalid-request", status: 400, detail: expect.any(String), errors };
       const results = await caller.do(
         { call: "check", ...wrong },
         { call: "checkAll", checks: [right, wrong] },
         { call: "peek", ...wrong },
+        { call: "report", ...wrong },
         { call: "acquire", ...wrong, maxWaitMs: 100 },
-        { call: "hold", ...wrong, policy: "slot", as: "none" },
+        { call: "hold", policy: "slot", key: mine, slots: cost, as: "none" },
       );
-      expect(results).toEqual(Array(5).fill({ error }));
+      const mistakeAt = (path: string) => ({
+        error: expect.objectContaining({
+          code: "invalid-request",
+          status: 400,
+          errors: [expect.objectContaining({ path })],
+        }),
+      });
+      expect(results).toEqual(["cost", "checks[1].cost", "cost", "cost", "cost", "slots"].map(mistakeAt));
       // The others of its batch are asked again, and charged once.
       const beside = await caller.do(...[right, right, wrong, right].map((check) => ({ call: "check", ...check })));
       expect(beside.map((result) => result.error?.code ?? result.allowed)).toEqual([
@@ -106,6 +114,59 @@ describe.each(clients)("the client in $language", ({ language, driver }) => {
       expect((await caller.do({ call: "peek", policy: "slot", key: mine }))[0]).toMatchObject({ remaining: 1 });
     },
   );
+
+  it("a cost of 0 looks at what the policy's own cost would hear, and charges nothing; nobody waits for it, and it is no report", async () => {
+    const caller = await driverAt(0);
+    const mine = { policy: "ten", key: [`${language} looks`] };
+    const all = await caller.do(
+      { call: "check", ...mine, cost: 0 },
+      { call: "peek", ...mine, cost: 0 },
+      { call: "checkAll", checks: [mine, { ...mine, cost: 0 }] },
+    );
+    expect(all).toMatchObject([
+      { allowed: true, source: "gateway" },
+      { allowed: true, source: "gateway" },
+      { allowed: true, results: [{ remaining: 9 }, { allowed: true }] },
+    ]);
+    const refused = await caller.do(
+      { call: "acquire", ...mine, cost: 0, maxWaitMs: 100 },
+      { call: "report", ...mine, cost: 0 },
+    );
+    const error = expect.objectContaining({ code: "invalid-request", status: 400 });
+    expect(refused).toEqual([{ error }, { error }]);
+    expect(await caller.do({ call: "check", ...mine, cost: 9 })).toMatchObject([{ allowed: true, remaining: 0 }]);
+    // The refusal comes from the gateway each time.
+    for (let i = 0; i < 2; i++) {
+      const looked = await caller.do({ call: "check", ...mine, cost: 0 });
+      expect(looked).toMatchObject([{ allowed: false, remaining: 0, source: "gateway" }]);
+    }
+  });
+
+  it("a report is charged once, also beyond what is left, and says how much beyond", async () => {
+    const caller = await driverAt(0, { rememberRefusalsMs: 3_600_000 });
+    const mine = { policy: "vault", key: [`${language} reports`] };
+    const reported = async (cost: number) => (await caller.do({ call: "report", ...mine, cost }))[0];
+    expect(await reported(4)).toMatchObject({ allowed: true, limit: 10, remaining: 6, retryAfter: 0, debt: 0 });
+    expect(await reported(9)).toMatchObject({ allowed: true, limit: 10, remaining: 0, retryAfter: 0, debt: 3 });
+    expect(await caller.do({ call: "check", ...mine })).toMatchObject([{ allowed: false, source: "gateway" }]);
+    // The refusal stays in memory, and a report is no question to it.
+    expect(await reported(2)).toMatchObject({ allowed: true, remaining: 0, debt: 2, source: "gateway" });
+    expect(await caller.do({ call: "check", ...mine })).toMatchObject([{ allowed: false, source: "memory" }]);
+  });
+
+  it("a call that waits says how long it did", async () => {
+    const caller = await driverAt(0);
+    const mine = { policy: "paced", key: user };
+    const both = await caller.do({ call: "acquire", ...mine, maxWaitMs: 20_000 });
+    both.push(...(await caller.do({ call: "acquire", ...mine, maxWaitMs: 20_000 })));
+    expect(both).toMatchObject([
+      { allowed: true, waited: 0 },
+      { allowed: true, waited: expect.any(Number) },
+    ]);
+    // A unit comes every second, and a busy machine comes late to what is left of it.
+    expect(both[1]?.["waited"]).toBeGreaterThan(0);
+    expect(both[1]?.["waited"]).toBeLessThan(20);
+  });
 
   it("case 8: a bucket of another app is not charged, and the answer says so; one that the app shares is", async () => {
     const [owner, stranger] = [await driverAt(0), await driverAt(1, { app: "bank" })];
@@ -173,6 +234,23 @@ describe.each(clients)("the client in $language", ({ language, driver }) => {
     expect(sourcesIn(results)).toEqual(["gateway"]);
     expect(allowedIn(results)).toBe(100);
     expect(await other.do({ call: "peek", policy: "turns", key })).toMatchObject([{ remaining: 0 }]);
+  });
+
+  it("several slots for a shorter ttl than the limit's are renewed, and free soon after their holder is killed", async () => {
+    const [holder, other] = [await driverAt(0), await driverAt(1)];
+    const seats = { policy: "seats", key: user };
+    const held = await holder.do({ call: "hold", ...seats, slots: 2, ttlMs, as: "kept" });
+    expect(held).toMatchObject([{ allowed: true, holds: true, remaining: 1, source: "gateway" }]);
+    // It is renewed every third of its ttl, so a busy machine may stop for two thirds.
+    await sleep(1.5 * ttlMs);
+    expect(await other.do({ call: "hold", ...seats, slots: 2, as: "early" })).toMatchObject([{ allowed: false }]);
+    holder.child.kill("SIGKILL");
+    await until("the holder has ended", () => !holder.isRunning);
+    // With the limit's own ttl of an hour, it would wait in vain.
+    const next = await other.do({ call: "hold", ...seats, slots: 2, as: "next", maxWaitMs: 20_000 });
+    expect(next).toMatchObject([{ allowed: true, holds: true, waited: expect.any(Number), source: "gateway" }]);
+    await other.do({ call: "release", hold: "next" });
+    expect(await other.do({ call: "peek", ...seats })).toMatchObject([{ remaining: 3 }]);
   });
 
   it("slots whose holder is killed are free after their ttl, and held while it renews them", async () => {

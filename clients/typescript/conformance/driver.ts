@@ -16,8 +16,10 @@ import {
 import { type LoadOrder, load } from "./load.ts";
 
 export interface Call extends Check {
-  readonly call: "check" | "peek" | "acquire" | "hold" | "checkAll" | "release" | "isLost";
+  readonly call: "check" | "peek" | "report" | "acquire" | "hold" | "checkAll" | "release" | "isLost";
   readonly maxWaitMs?: number;
+  readonly slots?: number;
+  readonly ttlMs?: number;
   readonly as?: string;
   readonly hold?: string;
   readonly checks?: readonly Check[];
@@ -82,19 +84,21 @@ async function resultOf(call: Call): Promise<object> {
 
 /** Starts the call before it returns, so that calls start in their order. */
 function make(order: Call): Promise<object> {
-  const { call, policy, key, cost, plan, maxWaitMs } = order;
+  const { call, policy, key, cost, plan, maxWaitMs, slots, ttlMs } = order;
   switch (call) {
     case "check":
       return current().check(policy, key, { cost, plan });
     case "peek":
       return current().peek(policy, key, { cost, plan });
+    case "report":
+      return current().report(policy, key, { cost, plan });
     case "acquire":
       return current().acquire(policy, key, { maxWaitMs: maxWaitMs as number, cost, plan });
     case "checkAll":
       return current().checkAll(order.checks ?? []);
     case "hold":
       return current()
-        .hold(policy, key, { maxWaitMs, cost, plan })
+        .hold(policy, key, { slots, ttlMs, plan, maxWaitMs })
         .then((decision) => keep(order.as ?? "", decision));
     case "release":
       return kept(order.hold)

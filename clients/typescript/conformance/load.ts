@@ -47,6 +47,7 @@ export async function load(client: SluiceClient, { callers, seconds, call, keys 
 
 function ask(client: SluiceClient, { call, policy, cost, plan, maxWaitMs }: LoadOrder["call"], key: readonly string[]) {
   if (call === "peek") return client.peek(policy, key, { cost, plan });
+  if (call === "report") return client.report(policy, key, { cost, plan });
   if (call === "acquire") return client.acquire(policy, key, { maxWaitMs: maxWaitMs as number, cost, plan });
   return client.check(policy, key, { cost, plan });
 }

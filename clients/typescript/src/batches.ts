@@ -29,7 +29,7 @@ interface Waiting {
 
 /** The gateway takes 64 KiB. */
 const mostBodyBytes = 60 * 1024;
-const start = '{"allOrNone":false,"checks":[';
+const start = '{"mode":"each","checks":[';
 const end = "]}";
 
 export class Batches {

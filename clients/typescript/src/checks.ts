@@ -7,7 +7,7 @@ export interface Check {
   readonly policy: string;
   /** One value for each part of the policy's key. */
   readonly key: readonly string[];
-  /** Units to charge; if absent, the policy's cost. */
+  /** Units to charge; if absent, the policy's cost; 0: the check only looks. */
   readonly cost?: number | undefined;
   /** One of the policy's plans, if the policy is of the token's app and neither its key nor a consumer has the plan. */
   readonly plan?: string | undefined;
@@ -22,14 +22,19 @@ export interface AcquireOptions extends CheckOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface HoldOptions extends CheckOptions {
+export interface HoldOptions extends Pick<Check, "plan"> {
+  /** Slots to take; if absent, the policy's cost. */
+  readonly slots?: number | undefined;
+  /** How long the slots are held unless they are renewed: 1,000 to the limit's own ttl, which holds if this is absent. */
+  readonly ttlMs?: number | undefined;
   /** 1 to 60,000; if absent, the call does not wait. */
   readonly maxWaitMs?: number | undefined;
 }
 
 export interface WayToAsk {
-  readonly peek?: boolean;
-  readonly maxWait?: string | undefined;
+  readonly peek?: true;
+  readonly report?: true;
+  readonly maxWait?: string;
 }
 
 /**
@@ -51,9 +56,27 @@ function requireUnicode(name: string, value: unknown): void {
   throw new TypeError(`${name}: expected text that is valid Unicode, got ${described(value)}`);
 }
 
-/** Returns the check's JSON, with its fields in the order of the contract. */
-export function jsonOf({ policy, key, cost, plan }: Check, { peek, maxWait }: WayToAsk = {}): string {
-  return JSON.stringify({ policy, key, cost, plan, peek, maxWait });
+/**
+ * Returns the check's JSON, with its fields in the order of the contract. A check of no units only looks at what the policy's own cost
+ * would hear; a report of none, or waiting for none, is the gateway's to refuse.
+ */
+export function jsonOf({ policy, key, cost, plan }: Check, { peek, report, maxWait }: WayToAsk = {}): string {
+  if (cost === 0 && report === undefined && maxWait === undefined) return jsonOf({ policy, key, plan }, { peek: true });
+  return JSON.stringify({ policy, key, cost, plan, peek, report, maxWait });
+}
+
+/** Returns the JSON of a request for slots. @throws TypeError for a time that cannot be written as the gateway reads it */
+export function jsonOfHold({ policy, key, plan }: Check, { slots, ttlMs, maxWaitMs }: HoldOptions): string {
+  const ttl = ttlMs === undefined ? undefined : ttlOf(ttlMs);
+  const maxWait = maxWaitMs === undefined ? undefined : maxWaitOf(maxWaitMs);
+  return JSON.stringify({ policy, key, slots, ttl, plan, maxWait });
+}
+
+/** The gateway says which it gives. Longer ones than this would be written with an exponent. */
+function ttlOf(ttlMs: unknown): string {
+  const most = Number.MAX_SAFE_INTEGER;
+  if (typeof ttlMs === "number" && ttlMs >= 1 && ttlMs <= most) return `${Math.floor(ttlMs)}ms`;
+  throw new TypeError(`ttlMs: expected a number from 1 to ${most}, got ${described(ttlMs)}`);
 }
 
 /** Returns the text that the gateway reads, in whole ms. @throws TypeError for a wait that no gateway grants */

@@ -1,7 +1,7 @@
 // The client of the check API: what each call asks, and who decides it. It relies on batches.ts for checks that go together, and
 // on the pause that all calls obey after a failure.
 
-import { readDecision, readDecisions, readHoldText } from "./answers.ts";
+import { readDecision, readDecisions, readHoldText, readReport } from "./answers.ts";
 import { Batches, type Heard } from "./batches.ts";
 import {
   type AcquireOptions,
@@ -10,10 +10,11 @@ import {
   copyOf,
   type HoldOptions,
   jsonOf,
+  jsonOfHold,
   maxWaitOf,
 } from "./checks.ts";
 import type { ClientOptions } from "./client-options.ts";
-import { type Decision, type DecisionOfAll, decidedByFailure } from "./decision.ts";
+import { type Decision, type DecisionOfAll, decidedByFailure, type ReportDecision } from "./decision.ts";
 import { described } from "./described-value.ts";
 import { type CallName, type SluiceEvent, tell } from "./events.ts";
 import { Exchange } from "./exchange.ts";
@@ -41,11 +42,12 @@ export class SluiceClient {
     this.#refusals = new Refusals(this.#settings.rememberRefusalsMs, this.#settings.maxRemembered);
   }
 
-  /** Charges the counter, or is refused. @throws SluiceError for a mistake of the caller */
+  /** Charges the counter, or is refused. A check of no units only looks. @throws SluiceError for a mistake of the caller */
   check(policy: string, key: readonly string[], options: CheckOptions = {}): Promise<Decision> {
-    return this.#report("check", policy, async () => {
+    return this.#call("check", policy, async () => {
       const check = copyOf({ ...options, policy, key });
       const json = jsonOf(check);
+      if (check.cost === 0) return this.#askOne(policy, json);
       const remembered = this.#refusals.recall(check);
       if (remembered !== undefined) return { decision: remembered, batch: 0 };
       const heard = await this.#batches.decide(check, json);
@@ -56,7 +58,7 @@ export class SluiceClient {
 
   /** Charges all counters, or none. @throws SluiceError for a mistake of the caller */
   async checkAll(checks: readonly Check[]): Promise<DecisionOfAll> {
-    return this.#report<DecisionOfAll>("checkAll", checks?.[0]?.policy ?? "", async () => {
+    return this.#call<DecisionOfAll>("checkAll", checks?.[0]?.policy ?? "", async () => {
       if (!Array.isArray(checks)) throw new TypeError(`checks: expected a list of checks, got ${described(checks)}`);
       const copies = (checks as readonly Check[]).map((check, i) => copyOf(check, `checks[${i}].`));
       const policies = copies.map(({ policy }) => policy);
@@ -81,20 +83,38 @@ export class SluiceClient {
 
   /** Looks, and charges nothing. @throws SluiceError for a mistake of the caller */
   peek(policy: string, key: readonly string[], options: CheckOptions = {}): Promise<Decision> {
-    return this.#report("peek", policy, async () => {
-      const body = `{"checks":[${jsonOf(copyOf({ ...options, policy, key }), { peek: true })}]}`;
-      return this.#askOne(policy, body, 0);
+    return this.#call("peek", policy, async () => {
+      return this.#askOne(policy, jsonOf(copyOf({ ...options, policy, key }), { peek: true }));
+    });
+  }
+
+  /**
+   * Charges what was used already, also beyond what is left. If it fails, it is not known whether it was charged.
+   *
+   * @throws SluiceError for a mistake of the caller
+   */
+  report(policy: string, key: readonly string[], options: CheckOptions = {}): Promise<ReportDecision> {
+    return this.#call("report", policy, async () => {
+      const json = jsonOf(copyOf({ ...options, policy, key }), { report: true });
+      return this.#askAlone<ReportDecision>({
+        path: "check",
+        body: `{"checks":[${json}]}`,
+        checks: 1,
+        timeoutMs: this.#settings.deadlineMs,
+        read: (answer) => readReport(answer, policy),
+        otherwise: (failure) => ({ ...decidedByFailure(policy, this.#settings.failureAllows, failure), debt: 0 }),
+      });
     });
   }
 
   /** Waits in line until the counter can be charged, but not longer than `maxWaitMs`. @throws SluiceError for a mistake of the caller */
   acquire(policy: string, key: readonly string[], options: AcquireOptions): Promise<Decision> {
-    return this.#report("acquire", policy, async () => {
+    return this.#call("acquire", policy, async () => {
       const { maxWaitMs, signal } = options;
       const check = copyOf({ ...options, policy, key });
       signal?.throwIfAborted();
-      const body = `{"checks":[${jsonOf(check, { maxWait: maxWaitOf(maxWaitMs) })}]}`;
-      const heard = await this.#askOne(policy, body, maxWaitMs, signal);
+      const json = jsonOf(check, { maxWait: maxWaitOf(maxWaitMs) });
+      const heard = await this.#askOne(policy, json, maxWaitMs, signal);
       if ("decision" in heard && heard.decision.allowed && heard.decision.source === "gateway") {
         this.#refusals.forget(check);
       }
@@ -104,11 +124,9 @@ export class SluiceClient {
 
   /** Takes slots of a limit of concurrency, and renews them until they are released. @throws SluiceError for a mistake of the caller */
   hold(policy: string, key: readonly string[], options: HoldOptions = {}): Promise<HeldDecision> {
-    return this.#report("hold", policy, async () => {
-      const { maxWaitMs } = options;
-      const maxWait = maxWaitMs === undefined ? undefined : maxWaitOf(maxWaitMs);
-      const body = jsonOf(copyOf({ ...options, policy, key }), { maxWait });
-      const timeoutMs = this.#settings.deadlineMs + (maxWaitMs ?? 0);
+    return this.#call("hold", policy, async () => {
+      const body = jsonOfHold(copyOf({ policy, key, plan: options.plan }), options);
+      const timeoutMs = this.#settings.deadlineMs + (options.maxWaitMs ?? 0);
       return this.#askAlone<HeldDecision>({
         path: "hold",
         body,
@@ -141,10 +159,11 @@ export class SluiceClient {
     return { ...decision, hold };
   }
 
-  #askOne(policy: string, body: string, maxWaitMs: number, signal?: AbortSignal): Promise<Heard<Decision>> {
+  /** @param json of the only check */
+  #askOne(policy: string, json: string, maxWaitMs = 0, signal?: AbortSignal): Promise<Heard<Decision>> {
     return this.#askAlone<Decision>({
       path: "check",
-      body,
+      body: `{"checks":[${json}]}`,
       checks: 1,
       timeoutMs: this.#settings.deadlineMs + maxWaitMs,
       signal,
@@ -158,7 +177,7 @@ export class SluiceClient {
   }
 
   /** Makes the call, and tells the hook what came of it. */
-  async #report<T extends Pick<Decision, "allowed" | "source">>(
+  async #call<T extends Pick<Decision, "allowed" | "source">>(
     call: CallName,
     policy: string,
     decide: () => Promise<Heard<T>>,

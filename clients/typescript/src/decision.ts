@@ -15,12 +15,21 @@ export interface Decision {
   readonly resetAfter?: number | null;
   /** Seconds to wait before going on, of a leaky-bucket. */
   readonly delay?: number;
+  /** Seconds in line, of `acquire`, and of `hold` with a wait. */
+  readonly waited?: number;
+  /** Units, of `report` only. */
+  readonly debt?: number;
   /** Why no limit decided: "banned", "exempt", "failure" … */
   readonly reason?: string;
   readonly source: Source;
   /** A sentence that says what failed, if `source` is "failure". */
   readonly failure?: string;
 }
+
+export type ReportDecision = Decision & {
+  /** The units that were charged beyond what was left; 0 if none were, or if no limit decided. */
+  readonly debt: number;
+};
 
 export interface DecisionOfAll {
   /** Whether all are allowed, and therefore charged. */

@@ -2,7 +2,7 @@
 
 import type { Source } from "./decision.ts";
 
-export type CallName = "check" | "checkAll" | "peek" | "acquire" | "hold";
+export type CallName = "check" | "checkAll" | "peek" | "report" | "acquire" | "hold";
 
 export interface SluiceEvent {
   readonly call: CallName;

@@ -2,7 +2,7 @@
 // within it. They expire by themselves, so nothing here fails.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { readTtlMs } from "./answers.ts";
+import { readRenewal } from "./answers.ts";
 import type { Exchange, Reply } from "./exchange.ts";
 import { mostMs } from "./settings.ts";
 
@@ -87,15 +87,15 @@ export class RenewedHold implements Hold {
     }
     const reply = await this.#exchange.post("/sluice/v1/renew", this.#body, Math.min(this.#deadlineMs, lastsMs));
     if (this.#hasEnded) return;
-    const ttlMs = reply.kind === "answer" ? readTtlMs(reply.body["ttl"]) : undefined;
-    if (ttlMs !== undefined) {
-      this.#ttlMs = ttlMs;
-      this.#untilMs = askedAtMs + ttlMs;
-      this.#renewAfter(ttlMs / 3);
-    } else if (reply.kind === "error" && reply.error.code === "hold-not-found") {
+    const renewal = reply.kind === "answer" ? readRenewal(reply.body) : undefined;
+    if (renewal === "lost") {
       this.#noteLoss();
-    } else {
+    } else if (renewal === undefined) {
       this.#renewAfter(Math.max(shortestRetryMs, this.#ttlMs / 10));
+    } else {
+      this.#ttlMs = renewal;
+      this.#untilMs = askedAtMs + renewal;
+      this.#renewAfter(renewal / 3);
     }
   }
 

@@ -17,6 +17,8 @@ type call struct {
 	Key       []string `json:"key"`
 	Cost      *int64   `json:"cost"`
 	Plan      *string  `json:"plan"`
+	Slots     *int64   `json:"slots"`
+	TTLMs     *float64 `json:"ttlMs"`
 	MaxWaitMs *float64 `json:"maxWaitMs"`
 	As        string   `json:"as"`
 	Hold      string   `json:"hold"`
@@ -84,8 +86,10 @@ func (d *driver) decide(ctx context.Context, call *call) (sluice.Decision, error
 		return d.client.Check(ctx, call.Policy, call.Key, options...)
 	case "peek":
 		return d.client.Peek(ctx, call.Policy, call.Key, options...)
+	case "report":
+		return d.client.Report(ctx, call.Policy, call.Key, options...)
 	case "acquire":
-		return d.client.Acquire(ctx, call.Policy, call.Key, waitOf(call.MaxWaitMs), options...)
+		return d.client.Acquire(ctx, call.Policy, call.Key, timeOf(call.MaxWaitMs), options...)
 	}
 	return sluice.Decision{}, fmt.Errorf("there is no call %q", call.Call)
 }
@@ -137,11 +141,17 @@ func optionsOf(cost *int64, plan *string) []sluice.CallOption {
 
 func holdOptionsOf(call *call) []sluice.HoldOption {
 	var options []sluice.HoldOption
-	for _, option := range optionsOf(call.Cost, call.Plan) {
-		options = append(options, option)
+	if call.Slots != nil {
+		options = append(options, sluice.Slots(*call.Slots))
+	}
+	if call.TTLMs != nil {
+		options = append(options, sluice.TTL(timeOf(call.TTLMs)))
+	}
+	if call.Plan != nil {
+		options = append(options, sluice.Plan(*call.Plan))
 	}
 	if call.MaxWaitMs != nil {
-		options = append(options, sluice.MaxWait(waitOf(call.MaxWaitMs)))
+		options = append(options, sluice.MaxWait(timeOf(call.MaxWaitMs)))
 	}
 	return options
 }
@@ -154,7 +164,7 @@ func checksOf(asked []oneOf) []sluice.Check {
 	return checks
 }
 
-func waitOf(ms *float64) time.Duration {
+func timeOf(ms *float64) time.Duration {
 	if ms == nil {
 		return 0
 	}

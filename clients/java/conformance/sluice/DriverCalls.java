@@ -36,6 +36,8 @@ final class DriverCalls {
         return client.checkAsync(check(call)).thenApply(DriverResults::decision);
       case "peek":
         return client.peekAsync(check(call)).thenApply(DriverResults::decision);
+      case "report":
+        return client.reportAsync(check(call)).thenApply(DriverResults::decision);
       case "acquire":
         return client.acquireAsync(check(call), maxWait(call)).thenApply(DriverResults::decision);
       case "checkAll":
@@ -43,7 +45,7 @@ final class DriverCalls {
         for (Object each : (List<?>) call.get("checks")) checks.add(check((Map<?, ?>) each));
         return client.checkAllAsync(checks).thenApply(DriverResults::decisions);
       case "hold":
-        var held = call.containsKey("maxWaitMs") ? client.holdAsync(check(call), maxWait(call)) : client.holdAsync(check(call));
+        var held = call.containsKey("maxWaitMs") ? client.holdAsync(slots(call), maxWait(call)) : client.holdAsync(slots(call));
         return held.thenApply(answer -> keep((String) call.get("as"), answer));
       case "release":
         return hold(call).releaseAsync().thenApply(none -> Map.of("released", true));
@@ -55,15 +57,29 @@ final class DriverCalls {
     }
   }
 
+  private static String[] key(Map<?, ?> call) {
+    return ((List<?>) call.get("key")).stream().map(String.class::cast).toArray(String[]::new);
+  }
+
   static Check check(Map<?, ?> call) {
-    var key = ((List<?>) call.get("key")).stream().map(String.class::cast).toArray(String[]::new);
-    Check check = Check.of((String) call.get("policy"), key);
+    Check check = Check.of((String) call.get("policy"), key(call));
     if (call.get("cost") instanceof Long cost) check = check.withCost(cost);
     return call.get("plan") instanceof String plan ? check.withPlan(plan) : check;
   }
 
+  static Slots slots(Map<?, ?> call) {
+    Slots slots = Slots.of((String) call.get("policy"), key(call));
+    if (call.get("slots") instanceof Long count) slots = slots.withCount(count);
+    if (call.containsKey("ttlMs")) slots = slots.withTtl(time(call, "ttlMs"));
+    return call.get("plan") instanceof String plan ? slots.withPlan(plan) : slots;
+  }
+
   static Duration maxWait(Map<?, ?> call) {
-    return Duration.ofNanos((long) (((Number) call.get("maxWaitMs")).doubleValue() * 1e6));
+    return time(call, "maxWaitMs");
+  }
+
+  private static Duration time(Map<?, ?> call, String field) {
+    return Duration.ofNanos((long) (((Number) call.get(field)).doubleValue() * 1e6));
   }
 
   private synchronized Object keep(String name, Held held) {

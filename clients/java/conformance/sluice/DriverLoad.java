@@ -92,16 +92,26 @@ final class DriverLoad {
         return client.check(check);
       case "peek":
         return client.peek(check);
+      case "report":
+        return client.report(check);
       case "acquire":
         return client.acquire(check, DriverCalls.maxWait(call));
       case "hold":
         Duration maxWait = call.containsKey("maxWaitMs") ? DriverCalls.maxWait(call) : null;
-        try (Held held = maxWait == null ? client.hold(check) : client.hold(check, maxWait)) {
+        try (Held held = maxWait == null ? client.hold(slots(check)) : client.hold(slots(check), maxWait)) {
           return held.decision();
         }
       default:
         throw new IllegalArgumentException("no load of " + call.get("call"));
     }
+  }
+
+  /** As the call orders them, of this check's key. */
+  private Slots slots(Check check) {
+    Map<String, Object> ordered = new LinkedHashMap<>();
+    call.forEach((name, value) -> ordered.put((String) name, value));
+    ordered.put("key", check.key());
+    return DriverCalls.slots(ordered);
   }
 
   private Check check() {

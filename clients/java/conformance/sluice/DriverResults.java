@@ -22,6 +22,8 @@ final class DriverResults {
     putIf(result, "retryAfter", decision.retryAfter(), hasFigures);
     putIf(result, "resetAfter", decision.resetAfter(), hasFigures);
     putIf(result, "delay", decision.delay(), false);
+    putIf(result, "waited", decision.waited(), false);
+    putIf(result, "debt", decision.debt(), false);
     putIf(result, "reason", decision.reason(), false);
     result.put("source", decision.source().toString());
     putIf(result, "failure", decision.failure(), false);

@@ -22,6 +22,18 @@ final class Answers {
     return new Decisions(allowed, List.copyOf(decisions), Source.GATEWAY, null);
   }
 
+  /** @return the decision of the only check, which is a report */
+  static Decision report(Map<?, ?> answer, Check check) throws Failure {
+    Decision decision = only(answer, check);
+    if (decision.debt() == null && decision.reason() == null) throw wrong("debt", "a number", "none");
+    return decision.asReport();
+  }
+
+  /** @return the decision of the only check */
+  static Decision only(Map<?, ?> answer, Check check) throws Failure {
+    return checks(answer, List.of(check)).results().get(0);
+  }
+
   /** @param policy the policy that was asked for */
   static Decision decision(Map<?, ?> result, String policy) throws Failure {
     Object name = result.get("policy");
@@ -33,10 +45,18 @@ final class Answers {
         whole(result, "remaining", false),
         whole(result, "retryAfter", true),
         whole(result, "resetAfter", true),
-        delay(result),
+        seconds(result, "delay"),
+        seconds(result, "waited"),
+        whole(result, "debt", false),
         text(result, "reason"),
         Source.GATEWAY,
         null);
+  }
+
+  /** @return how long a renewed hold lasts, in nanoseconds; 0: nothing is held any more */
+  static long renewedNanos(Map<?, ?> answer) throws Failure {
+    if (!(answer.get("renewed") instanceof Boolean renewed)) throw shape("renewed", "true or false", answer.get("renewed"));
+    return renewed ? ttlNanos(answer) : 0;
   }
 
   /** @return how long a hold lasts, in nanoseconds */
@@ -66,10 +86,10 @@ final class Answers {
     throw shape(field, "a number", value);
   }
 
-  private static Double delay(Map<?, ?> result) throws Failure {
-    if (!result.containsKey("delay")) return null;
-    if (result.get("delay") instanceof Number seconds && seconds.doubleValue() >= 0) return seconds.doubleValue();
-    throw shape("delay", "a number of at least 0", result.get("delay"));
+  private static Double seconds(Map<?, ?> result, String field) throws Failure {
+    if (!result.containsKey(field)) return null;
+    if (result.get(field) instanceof Number seconds && seconds.doubleValue() >= 0) return seconds.doubleValue();
+    throw shape(field, "a number of at least 0", result.get(field));
   }
 
   private static String text(Map<?, ?> result, String field) throws Failure {

@@ -10,7 +10,7 @@ final class Batch {
   /** The gateway accepts 64 KiB. */
   static final int MAX_BYTES = 60 * 1024;
 
-  private static final String OPENING = "{\"allOrNone\":false,\"checks\":[";
+  private static final String OPENING = "{\"mode\":\"each\",\"checks\":[";
   private static final String CLOSING = "]}";
   static final int EMPTY_BYTES = OPENING.length() + CLOSING.length();
 

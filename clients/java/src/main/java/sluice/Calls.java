@@ -31,6 +31,7 @@ final class Calls {
   }
 
   CompletableFuture<Decision> check(Check check) {
+    if (check.onlyLooks()) return look("check", check);
     Call<Decision> call = start("check", check, Kinds.one(check.policy()));
     batches.ask(check, call);
     return call.future;
@@ -42,16 +43,20 @@ final class Calls {
     Call<Decisions> call = start("checkAll", policy, Kinds.all(asked));
     for (int i = 0; i < asked.size(); i++) requireUnicode(call, asked.get(i), "checks[" + i + "].");
     List<Object> fields = new ArrayList<>();
-    for (Check check : asked) fields.add(check.fields());
+    for (Check check : asked) fields.add(check.onlyLooks() ? check.fieldsOfLook() : check.fields());
     single.ask(call, "check", Map.of("checks", fields), asked.size(), 0, answer -> Answers.checks(answer, asked), none -> {});
     return call.future;
   }
 
   CompletableFuture<Decision> peek(Check check) {
-    Call<Decision> call = start("peek", check, Kinds.one(check.policy()));
+    return look("peek", check);
+  }
+
+  CompletableFuture<Decision> report(Check check) {
+    Call<Decision> call = start("report", check, Kinds.report(check.policy()));
     Map<String, Object> fields = check.fields();
-    fields.put("peek", true);
-    single.ask(call, "check", only(fields), 1, 0, answer -> first(answer, check), none -> {});
+    fields.put("report", true);
+    single.ask(call, "check", only(fields), 1, 0, answer -> Answers.report(answer, check), none -> {});
     return call.future;
   }
 
@@ -67,7 +72,7 @@ final class Calls {
         1,
         waitMs,
         answer -> {
-          Decision decision = first(answer, check);
+          Decision decision = Answers.only(answer, check);
           if (decision.allowed()) refusals.forget(check);
           return decision;
         },
@@ -76,9 +81,10 @@ final class Calls {
   }
 
   /** @param maxWait null: not at all */
-  CompletableFuture<Held> hold(Check check, Duration maxWait) {
+  CompletableFuture<Held> hold(Slots slots, Duration maxWait) {
+    Check check = slots.check();
     Call<Held> call = start("hold", check, Kinds.hold(check.policy()));
-    Map<String, Object> fields = check.fields();
+    Map<String, Object> fields = slots.fields();
     long waitMs = maxWait == null ? 0 : waitMs(call, maxWait);
     if (maxWait != null) fields.put("maxWait", waitMs + "ms");
     single.ask(call, "hold", fields, 1, waitMs, answer -> held(answer, check), Held::abandon);
@@ -88,6 +94,12 @@ final class Calls {
   /** Calls and releases that are under way end as usual. */
   void close() {
     underWay.close();
+  }
+
+  private CompletableFuture<Decision> look(String name, Check check) {
+    Call<Decision> call = start(name, check, Kinds.one(check.policy()));
+    single.ask(call, "check", only(check.fieldsOfLook()), 1, 0, answer -> Answers.only(answer, check), none -> {});
+    return call.future;
   }
 
   private <T> Call<T> start(String name, Check check, Call.Kind<T> kind) {
@@ -132,10 +144,6 @@ final class Calls {
   private static RuntimeException refused(Call<?> call, RuntimeException error) {
     call.refuse(error, 0);
     return error;
-  }
-
-  private static Decision first(Map<?, ?> answer, Check check) throws Failure {
-    return Answers.checks(answer, List.of(check)).results().get(0);
   }
 
   private static Map<String, Object> only(Map<String, Object> check) {

@@ -11,7 +11,7 @@ import java.util.Objects;
  *
  * @param policy the name of a policy of the token's app, or APP/POLICY
  * @param key a value for each part of the policy's key
- * @param cost the units it costs; null: the policy's own cost
+ * @param cost the units it costs; null: the policy's own cost; 0: the check only looks
  * @param plan one of the policy's plans, if the policy is of the token's app and neither its key nor a consumer has
  *     the plan; null: the plan that they have, or the default plan
  */
@@ -28,7 +28,7 @@ public record Check(String policy, List<String> key, Long cost, String plan) {
     return new Check(policy, List.of(key), null, null);
   }
 
-  /** @param cost the units it costs, 1 to 2147483648 */
+  /** @param cost the units it costs, to 2147483648; a check of 0 only looks */
   public Check withCost(long cost) {
     return new Check(policy, key, cost, plan);
   }
@@ -49,6 +49,18 @@ public record Check(String policy, List<String> key, Long cost, String plan) {
 
   private static void requireUnicode(String path, String text) {
     if (!JsonWriter.isUnicode(text)) throw Options.wrong(path, "valid Unicode", JsonWriter.text(text));
+  }
+
+  /** @return whether it costs no units, and therefore charges nothing */
+  boolean onlyLooks() {
+    return cost != null && cost == 0;
+  }
+
+  /** @return the fields of a check that charges nothing. A look at no units is one at the policy's own cost */
+  Map<String, Object> fieldsOfLook() {
+    Map<String, Object> fields = onlyLooks() ? new Check(policy, key, null, plan).fields() : fields();
+    fields.put("peek", true);
+    return fields;
   }
 
   /** @return its fields in the order of the contract; what was not given is absent */

@@ -32,7 +32,7 @@ public final class Client implements AutoCloseable {
     return check(Check.of(policy, key));
   }
 
-  /** Charges the check, if it is allowed. Checks that come at the same time share a request. */
+  /** Charges the check, if it is allowed. Checks that come at the same time share a request. A check of no units only looks. */
   public Decision check(Check check) throws InterruptedException {
     return Waiting.ask(() -> calls.check(check), none -> {});
   }
@@ -63,6 +63,15 @@ public final class Client implements AutoCloseable {
     return handOut(calls.peek(check));
   }
 
+  /** Charges what was used already, also beyond what is left. If it fails, nobody knows whether it was charged. */
+  public Decision report(Check check) throws InterruptedException {
+    return Waiting.ask(() -> calls.report(check), none -> {});
+  }
+
+  public CompletableFuture<Decision> reportAsync(Check check) {
+    return handOut(calls.report(check));
+  }
+
   /**
    * Waits in line until it is this caller's turn, and charges the check then.
    *
@@ -77,22 +86,22 @@ public final class Client implements AutoCloseable {
   }
 
   /** Takes slots of a limit of concurrency, if there are any now. */
-  public Held hold(Check check) throws InterruptedException {
-    return Waiting.ask(() -> calls.hold(check, null), Held::abandon);
+  public Held hold(Slots slots) throws InterruptedException {
+    return Waiting.ask(() -> calls.hold(slots, null), Held::abandon);
   }
 
   /** @param maxWait 1 ms to 60 s for which it waits in line, in addition to the deadline */
-  public Held hold(Check check, Duration maxWait) throws InterruptedException {
-    return Waiting.ask(() -> calls.hold(check, maxWait), Held::abandon);
+  public Held hold(Slots slots, Duration maxWait) throws InterruptedException {
+    return Waiting.ask(() -> calls.hold(slots, maxWait), Held::abandon);
   }
 
-  public CompletableFuture<Held> holdAsync(Check check) {
-    return Waiting.handOut(calls.hold(check, null), calls.workers.answers(), Held::abandon);
+  public CompletableFuture<Held> holdAsync(Slots slots) {
+    return Waiting.handOut(calls.hold(slots, null), calls.workers.answers(), Held::abandon);
   }
 
   /** @param maxWait 1 ms to 60 s for which it waits in line, in addition to the deadline */
-  public CompletableFuture<Held> holdAsync(Check check, Duration maxWait) {
-    return Waiting.handOut(calls.hold(check, maxWait), calls.workers.answers(), Held::abandon);
+  public CompletableFuture<Held> holdAsync(Slots slots, Duration maxWait) {
+    return Waiting.handOut(calls.hold(slots, maxWait), calls.workers.answers(), Held::abandon);
   }
 
   /**

@@ -4,7 +4,7 @@ package sluice;
 /**
  * The end of a call: a decision or an error.
  *
- * @param call check, checkAll, peek, acquire or hold
+ * @param call check, checkAll, peek, report, acquire or hold
  * @param policy the policy of the call; of checkAll that of the first check; null if there is none
  * @param source who decided; null for an error
  * @param seconds the time from the call to the decision

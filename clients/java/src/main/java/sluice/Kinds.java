@@ -2,12 +2,21 @@
 package sluice;
 
 import java.util.List;
+import java.util.function.UnaryOperator;
 
 /** The kinds of calls, by their answers. */
 final class Kinds {
   private Kinds() {}
 
   static Call.Kind<Decision> one(String policy) {
+    return decision(policy, UnaryOperator.identity());
+  }
+
+  static Call.Kind<Decision> report(String policy) {
+    return decision(policy, Decision::asReport);
+  }
+
+  private static Call.Kind<Decision> decision(String policy, UnaryOperator<Decision> completed) {
     return new Call.Kind<>() {
       @Override
       public boolean allowed(Decision answer) {
@@ -21,7 +30,7 @@ final class Kinds {
 
       @Override
       public Decision ofFailure(OnFailure onFailure, Failure failure) {
-        return Decision.ofFailure(onFailure, policy, failure.getMessage());
+        return completed.apply(Decision.ofFailure(onFailure, policy, failure.getMessage()));
       }
     };
   }

@@ -56,13 +56,13 @@ final class Renewal {
   }
 
   private void hear(Map<?, ?> answer, Throwable error, long sentNanos) {
-    if (error instanceof SluiceException mistake && mistake.code().equals("hold-not-found")) {
-      lose();
-      return;
-    }
     try {
       if (error != null) throw new Failure(error.getMessage());
-      long ttl = Answers.ttlNanos(answer);
+      long ttl = Answers.renewedNanos(answer);
+      if (ttl == 0) {
+        lose();
+        return;
+      }
       synchronized (this) {
         ttlNanos = ttl;
         // The gateway counts from a later moment, so the hold is never believed longer than it lasts.

@@ -17,6 +17,7 @@ final class CallsTest {
   private CallsTest() {}
 
   private static final Check CHECK = Check.of("p", "k");
+  private static final Slots SLOTS = Slots.of("p", "k");
 
   public static void main(String[] args) throws Exception {
     var events = new ConcurrentLinkedQueue<Event>();
@@ -28,12 +29,12 @@ final class CallsTest {
         Check half = Check.of("p", "k", "a\ud83db");
         String said = "key[1]: expected valid Unicode, got \"a\\ud83db\"";
         List<Expect.Body> calls = List.of(() -> client.check(half), () -> client.checkAsync(half), () -> client.peek(half),
-            () -> client.acquire(half, wait), () -> client.hold(half));
+            () -> client.report(half), () -> client.acquire(half, wait), () -> client.hold(Slots.of("p", "k", "a\ud83db")));
         for (var call : calls) same(thrown(IllegalArgumentException.class, call).getMessage(), said);
         same(thrown(IllegalArgumentException.class, () -> client.checkAll(List.of(CHECK, half))).getMessage(), "checks[1]." + said);
         thrown(IllegalArgumentException.class, () -> client.check("\ude00"));
         thrown(IllegalArgumentException.class, () -> client.check(CHECK.withPlan("\ude00\ud83d")));
-        same(events.stream().filter(event -> event.outcome() == Event.Outcome.ERROR && event.batch() == 0).count(), 8L);
+        same(events.stream().filter(event -> event.outcome() == Event.Outcome.ERROR && event.batch() == 0).count(), 9L);
         same(gateway.bodies.size(), 0);
         that(client.check("p", "\ud83d\ude00").allowed(), "a whole pair");
         client.close();
@@ -65,7 +66,7 @@ final class CallsTest {
         events.clear();
         Client client = gateway.client().onEvent(events::add).build();
         List<Expect.Body> calls = List.of(() -> client.check(CHECK), () -> client.peek(CHECK), () -> client.checkAll(List.of(CHECK)),
-            () -> client.acquire(CHECK, wait), () -> client.hold(CHECK), () -> client.hold(CHECK, wait));
+            () -> client.report(CHECK), () -> client.acquire(CHECK, wait), () -> client.hold(SLOTS), () -> client.hold(SLOTS, wait));
         for (var call : calls) {
           Thread.currentThread().interrupt();
           thrown(InterruptedException.class, call);
@@ -82,8 +83,8 @@ final class CallsTest {
         events.clear();
         Client client = gateway.client().deadline(Duration.ofMillis(500)).onEvent(events::add).build();
         List<CompletableFuture<?>> calls = List.of(client.checkAsync(CHECK), client.checkAllAsync(List.of(CHECK)), client.peekAsync(CHECK),
-            client.acquireAsync(CHECK, wait), client.holdAsync(CHECK));
-        soon("all are sent", () -> gateway.bodies.size() == 5);
+            client.reportAsync(CHECK), client.acquireAsync(CHECK, wait), client.holdAsync(SLOTS));
+        soon("all are sent", () -> gateway.bodies.size() == 6);
         calls.forEach(call -> call.cancel(true));
         Thread.sleep(800);
         same(events.size(), 0);

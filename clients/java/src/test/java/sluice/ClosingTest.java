@@ -22,7 +22,7 @@ final class ClosingTest {
           gateway.bodies.clear();
           // Longer than a busy machine takes to answer the hold, without which nothing is released.
           Client client = gateway.client().deadline(Duration.ofMillis(1_500)).build();
-          Hold hold = client.hold(Check.of("p", "k")).hold();
+          Hold hold = client.hold(Slots.of("p", "k")).hold();
           var released = blocks ? CompletableFuture.runAsync(hold::release) : hold.releaseAsync();
           soon("the release is sent", () -> gateway.bodies.size() >= 2);
           client.close();
@@ -37,7 +37,7 @@ final class ClosingTest {
             return path.equals("hold") ? SLOTS : FakeGateway.Answer.ok("{}");
           })) {
         Client client = gateway.client().deadline(Duration.ofSeconds(5)).build();
-        var leaver = client.holdAsync(Check.of("p", "k"));
+        var leaver = client.holdAsync(Slots.of("p", "k"));
         soon("the call is sent", () -> gateway.bodies.size() == 1);
         leaver.cancel(true);
         client.close();

@@ -34,11 +34,11 @@ final class LeavingTest {
     Client client = Client.builder(args[0], args[1]).deadline(Duration.ofSeconds(10)).onEvent(events::add).build();
 
     test("a future that is cancelled leaves the line", () -> {
-      var check = Check.of("slots", "cancelled");
-      Held first = client.hold(check);
-      CompletableFuture<Held> leaver = client.holdAsync(check, LONG);
+      var slots = Slots.of("slots", "cancelled");
+      Held first = client.hold(slots);
+      CompletableFuture<Held> leaver = client.holdAsync(slots, LONG);
       untilInLine(1);
-      CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      CompletableFuture<Held> next = client.holdAsync(slots, LONG);
       untilInLine(2);
       leaver.cancel(true);
       untilInLine(1);
@@ -49,10 +49,10 @@ final class LeavingTest {
       thrown(CancellationException.class, leaver::join);
     });
     test("a future that times out leaves the line as well", () -> {
-      var check = Check.of("slots", "timed-out");
-      Held first = client.hold(check);
-      var leaver = client.holdAsync(check, LONG).orTimeout(4000, TimeUnit.MILLISECONDS);
-      CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      var slots = Slots.of("slots", "timed-out");
+      Held first = client.hold(slots);
+      var leaver = client.holdAsync(slots, LONG).orTimeout(4000, TimeUnit.MILLISECONDS);
+      CompletableFuture<Held> next = client.holdAsync(slots, LONG);
       untilInLine(2);
       same(thrown(java.util.concurrent.CompletionException.class, leaver::join).getCause().getClass(), TimeoutException.class);
       untilInLine(1);
@@ -62,12 +62,12 @@ final class LeavingTest {
       }
     });
     test("a thread that is interrupted leaves the line, and gets InterruptedException", () -> {
-      var check = Check.of("slots", "interrupted");
-      Held first = client.hold(check);
+      var slots = Slots.of("slots", "interrupted");
+      Held first = client.hold(slots);
       var heard = new CompletableFuture<Throwable>();
       var leaver = new Thread(() -> {
         try {
-          client.hold(check, LONG);
+          client.hold(slots, LONG);
           heard.complete(null);
         } catch (InterruptedException e) {
           heard.complete(e);
@@ -75,7 +75,7 @@ final class LeavingTest {
       });
       leaver.start();
       untilInLine(1);
-      CompletableFuture<Held> next = client.holdAsync(check, LONG);
+      CompletableFuture<Held> next = client.holdAsync(slots, LONG);
       untilInLine(2);
       leaver.interrupt();
       that(heard.get(5, TimeUnit.SECONDS) instanceof InterruptedException, "InterruptedException");
@@ -86,29 +86,29 @@ final class LeavingTest {
       }
     });
     test("slots that come when nobody waits any more are released", () -> {
-      var check = Check.of("slots", "too-late");
+      var slots = Slots.of("slots", "too-late");
       for (int i = 0; i < 50; i++) {
-        CompletableFuture<Held> leaver = client.holdAsync(check);
+        CompletableFuture<Held> leaver = client.holdAsync(slots);
         Thread.sleep(i % 10);
         // Whichever is first, the answer or the cancellation: nobody keeps the slot.
         if (!leaver.cancel(true)) leaver.join().close();
       }
-      Expect.soon("the slot is free", () -> client.peek(check).allowed());
+      Expect.soon("the slot is free", () -> client.peek(slots.check()).allowed());
     });
     test("a release goes on if its thread is interrupted, and the thread stays interrupted", () -> {
-      var check = Check.of("slots", "release");
-      Held held = client.hold(check);
+      var slots = Slots.of("slots", "release");
+      Held held = client.hold(slots);
       Thread.currentThread().interrupt();
       held.close();
       that(Thread.interrupted(), "an interrupted thread");
-      Expect.soon("the slot is free", () -> client.peek(check).allowed());
+      Expect.soon("the slot is free", () -> client.peek(slots.check()).allowed());
     });
     test("leaving is no failure: nobody pauses, and the hook hears nothing", () -> {
       events.clear();
-      var check = Check.of("slots", "quiet");
-      Held first = client.hold(check);
+      var slots = Slots.of("slots", "quiet");
+      Held first = client.hold(slots);
       List<CompletableFuture<Held>> leavers = new ArrayList<>();
-      for (int i = 0; i < 20; i++) leavers.add(client.holdAsync(check, LONG));
+      for (int i = 0; i < 20; i++) leavers.add(client.holdAsync(slots, LONG));
       untilInLine(20);
       leavers.forEach(leaver -> leaver.cancel(true));
       for (int i = 0; i < 20; i++) same(client.check("many", "quiet").source(), Source.GATEWAY);

@@ -58,12 +58,16 @@ final class OptionsTest {
       that(message(() -> builder().trust(Path.of("/no/such/file"))).startsWith("trust: expected a PEM file with at least one certificate, got /no/such/file"), "the file");
       that(message(() -> builder().trust(Path.of("/dev/null"))).startsWith("trust: expected a PEM file with at least one certificate, got /dev/null"), "the file");
     });
-    test("refuses a wait that the gateway would not accept, and keys of null", () -> {
+    test("refuses a wait that the gateway would not accept, a ttl of no time, and keys of null", () -> {
       try (Client client = builder().build()) {
         for (Duration wait : Arrays.asList(null, Duration.ZERO, Duration.ofNanos(999_999), Duration.ofSeconds(60).plusNanos(1))) {
           same(message(() -> client.acquire(Check.of("p", "k"), wait)), "maxWait: expected a duration of 1 ms to 60 s, got " + wait);
         }
+        for (Duration ttl : Arrays.asList(null, Duration.ZERO, Duration.ofNanos(999_999), Duration.ofSeconds(Long.MAX_VALUE))) {
+          same(message(() -> Slots.of("p", "k").withTtl(ttl)), "ttl: expected a duration of at least 1 ms, got " + ttl);
+        }
         thrown(NullPointerException.class, () -> client.check("p", (String) null));
+        thrown(NullPointerException.class, () -> Slots.of("p", (String) null));
       }
     });
     test("refuses calls of a closed client", () -> {
@@ -71,7 +75,7 @@ final class OptionsTest {
       client.close();
       client.close();
       same(thrown(IllegalStateException.class, () -> client.check("p")).getMessage(), "the client is closed");
-      same(thrown(IllegalStateException.class, () -> client.holdAsync(Check.of("p"))).getMessage(), "the client is closed");
+      same(thrown(IllegalStateException.class, () -> client.holdAsync(Slots.of("p"))).getMessage(), "the client is closed");
     });
     Expect.report();
   }

@@ -25,10 +25,10 @@ final class ThreadsTest {
 
     test("hundreds of calls that wait in line share a few daemon threads", () -> {
       Client client = builder.build();
-      Check check = Check.of("slots", "crowd");
-      Held held = client.hold(check);
+      Slots slots = Slots.of("slots", "crowd");
+      Held held = client.hold(slots);
       List<CompletableFuture<Held>> waiting = new ArrayList<>();
-      for (int i = 0; i < 300; i++) waiting.add(client.holdAsync(check, Duration.ofSeconds(30)));
+      for (int i = 0; i < 300; i++) waiting.add(client.holdAsync(slots, Duration.ofSeconds(30)));
       for (int i = 0; i < 300; i++) client.checkAsync("many", "crowd").get(20, TimeUnit.SECONDS);
       List<Thread> own = own();
       that(own.size() <= 20, "at most 20 threads, got " + own.size() + ": " + own);
@@ -40,7 +40,7 @@ final class ThreadsTest {
     });
     test("a closed client lets its calls end, and then leaves no thread", () -> {
       Client client = builder.build();
-      Held held = client.hold(Check.of("slots", "closing"));
+      Held held = client.hold(Slots.of("slots", "closing"));
       var last = client.acquireAsync(Check.of("paced", "closing"), Duration.ofSeconds(5));
       var next = client.acquireAsync(Check.of("paced", "closing"), Duration.ofSeconds(5));
       client.close();
