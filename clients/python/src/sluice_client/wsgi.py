@@ -1,0 +1,72 @@
+"""Limits requests of WSGI applications, as those of Django and Flask are::
+
+    application = LimitMiddleware(application, client, policy="api", key=lambda environ: [environ["REMOTE_ADDR"]])
+"""
+
+from __future__ import annotations
+
+from time import sleep
+from typing import Any, Callable, Dict, Iterable, Optional
+
+from .client import Client
+from .decision import Decision
+from .limit import Cost, Key, Limit, Plan, refusal_of
+
+Environ = Dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+OnRefused = Callable[[Decision, Environ, StartResponse], Iterable[bytes]]
+
+
+class LimitMiddleware:
+    """Serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
+
+    A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide. What the client raises goes to the server.
+    """
+
+    def __init__(
+        self,
+        app: Application,
+        client: Client,
+        *,
+        policy: str,
+        key: Key[Environ],
+        cost: Cost[Environ] = None,
+        plan: Plan[Environ] = None,
+        max_wait: Optional[float] = None,
+        on_refused: Optional[OnRefused] = None,
+    ) -> None:
+        """Raises OptionError.
+
+        key: returns one value for each part of the policy's key, or None: the request is not limited
+        cost, plan: a value, or a function of the request
+        max_wait: for so many seconds a request may wait in line; by default it is refused at once
+        on_refused: answers a refused request in place of the problem document
+        """
+        self._app = app
+        self._client = client
+        self._limit = Limit(policy, key, cost, plan, max_wait)
+        self._on_refused = on_refused
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        decision = self._decide(environ)
+        if decision is None or decision.allowed:
+            return self._app(environ, start_response)
+        if self._on_refused is not None:
+            return self._on_refused(decision, environ, start_response)
+        refusal = refusal_of(decision)
+        start_response(f"{refusal.status} {refusal.phrase}", refusal.headers)
+        return [refusal.body]
+
+    def _decide(self, environ: Environ) -> Optional[Decision]:
+        arguments = self._limit.arguments_for(environ)
+        if arguments is None:
+            return None
+        if self._limit.max_wait is None:
+            decision = self._client.check(**arguments)
+        else:
+            decision = self._client.acquire(**arguments)
+        if decision.allowed and decision.delay is not None:
+            # A leaky bucket has charged the request already, and says when its turn is.
+            sleep(decision.delay)
+        return decision

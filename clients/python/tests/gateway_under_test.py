@@ -1,0 +1,97 @@
+"""Where the gateway of these tests is, and how they ask it. test/clients/python-client.test.ts starts it and sets the variables."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+import time
+import uuid
+from typing import Any, Callable
+
+from sluice_client import AsyncClient, Client
+
+URL = os.environ["SLUICE_TEST_URL"]
+TOKEN = os.environ["SLUICE_TEST_TOKEN"]
+SOCKET = os.environ["SLUICE_TEST_SOCKET"]
+TLS_URL = os.environ["SLUICE_TEST_TLS_URL"]
+CA_FILE = os.environ["SLUICE_TEST_CA_FILE"]
+
+# However busy the machine is, the gateway decides by then.
+PATIENT = {"deadline": 20.0, "on_failure": "deny"}
+
+
+def client_of(**options: Any) -> Client:
+    return Client(**{"url": URL, "token": TOKEN, **PATIENT, **options})
+
+
+def async_client_of(**options: Any) -> AsyncClient:
+    return AsyncClient(**{"url": URL, "token": TOKEN, **PATIENT, **options})
+
+
+def of_the_authority() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=CA_FILE)
+
+
+def somebody() -> list[str]:
+    """Returns a key that no other test has."""
+    return [uuid.uuid4().hex]
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Waits for a minute at most."""
+    end = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(f"it never came that {what}")
+        time.sleep(0.01)
+
+
+ANSWER = b'{"allowed":true,"results":[{"policy":"p","allowed":true,"limit":10,"remaining":9,"retryAfter":0,"resetAfter":1}]}'
+
+
+class Listener:
+    """A server that answers each connection as a test says: what a gateway never does."""
+
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
+        self._serve = serve
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._serve(connection)
+            except OSError:
+                pass
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """Returns the body of a request, or nothing at the end of the connection."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        part = connection.recv(65_536)
+        if part == b"":
+            return b""
+        text += part
+    head, _, body = text.partition(b"\r\n\r\n")
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65_536)
+    return body

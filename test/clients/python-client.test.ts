@@ -1,0 +1,74 @@
+// Runs what tests Python alone: its arguments, threads, forks and event loops, its types, and the wheel. The conformance suite tests what the clients
+// of all languages do.
+
+import { execFile } from "node:child_process";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type Caller, callerOf } from "../fixtures/clients/check-api-client.ts";
+import { freePort } from "../fixtures/servers/free-ports.ts";
+import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
+import { makeMemoryDir, removeMemoryDir } from "../fixtures/servers/memory-dir.ts";
+import { python, pythonClient, pythonEnv } from "./python-driver.ts";
+
+const run = promisify(execFile);
+const tls = resolve(import.meta.dirname, "../fixtures/tls");
+const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
+const policy = (name: string, limit: object) => ({ name, key: ["header:x-user"], limits: [limit] });
+
+const directory = makeMemoryDir("python");
+const socket = join(directory, "gateway.sock");
+let gateway: LoneGateway;
+let env: NodeJS.ProcessEnv;
+beforeAll(async () => {
+  const tlsPort = await freePort();
+  gateway = await LoneGateway.start({
+    policies: [
+      policy("three", { algorithm: "fixed-window", quota: 3, window: "366d" }),
+      policy("many", { algorithm: "token-bucket", quota: 1_000_000, window: "1s" }),
+      policy("slow", { algorithm: "token-bucket", quota: 1, window: "8s", burst: 1 }),
+      policy("brief", { algorithm: "concurrency", quota: 1, ttl: "2s" }),
+      policy("kept", { algorithm: "concurrency", quota: 1, ttl: "6s" }),
+      policy("lasting", { algorithm: "concurrency", quota: 1, ttl: "5m" }),
+    ],
+    callers: [callerOf(shop)],
+    edit: (config) =>
+      config.replace(
+        /For the operator alone.*?listen [^;]+;/s,
+        `$&
+         listen unix:${socket};
+         listen 127.0.0.1:${tlsPort} ssl;
+         ssl_certificate ${tls}/localhost.pem;
+         ssl_certificate_key ${tls}/localhost.key;`,
+      ),
+  });
+  env = {
+    ...process.env,
+    ...pythonEnv,
+    SLUICE_TEST_URL: gateway.privateUrl,
+    SLUICE_TEST_TOKEN: shop.token,
+    SLUICE_TEST_SOCKET: socket,
+    SLUICE_TEST_TLS_URL: `https://localhost:${tlsPort}`,
+    SLUICE_TEST_CA_FILE: join(tls, "ca.pem"),
+  };
+});
+afterAll(async () => {
+  await gateway?.stop();
+  removeMemoryDir(directory);
+});
+
+it.each([
+  ["arguments", "test_arguments", 14],
+  ["threads", "test_threads", 15],
+  ["forks", "test_fork", 5],
+  ["asyncio", "test_asyncio", 14],
+])("passes its own tests of %s", async (_, module, tests) => {
+  const output = await new Promise<string>((done) => {
+    // What nobody closes is an error as well.
+    const args = ["-X", "dev", "-W", "error", "-m", "unittest", module];
+    execFile(python, args, { cwd: join(pythonClient, "tests"), env }, (_error, stdout, stderr) => done(stdout + stderr));
+  });
+  expect(output).toMatch(new RegExp(`^Ran ${tests} tests in [\\d.]+s\\n\\nOK$`, "m"));
+  expect(output).not.toContain("Warning");
+});
