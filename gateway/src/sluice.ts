@@ -3,12 +3,14 @@
 import { noPause } from "../../limiter/src/basics/pause.ts";
 import { access as decide } from "./access.ts";
 import { keepSlots } from "./charging/held-slots.ts";
+import { keepEndingHolds } from "./charging/hold-ends.ts";
 import { openLine } from "./charging/line-of-workers.ts";
 import { boundWaiting } from "./charging/waiting-requests.ts";
 import { auth as answerAuth } from "./check-api/auth.ts";
 import { check as answerCheck } from "./check-api/check.ts";
 import { sendProblem } from "./check-api/check-errors.ts";
 import { hold as answerHold, release as answerRelease, renew as answerRenewal } from "./check-api/hold.ts";
+import { readOwnHold } from "./check-api/hold-text.ts";
 import { boundChecks } from "./check-api/under-way.ts";
 import { flushCounts } from "./metrics/counts.ts";
 import { publishLuaMemory } from "./metrics/lua-memory.ts";
@@ -136,6 +138,7 @@ function beginWorker(): void {
   publishOpenBreakers();
   keepFreeingExpired();
   keepSlots();
+  keepEndingHolds(readOwnHold);
   watchRequests();
   boundWaiting(settings.maxWaiting);
   boundChecks(settings.maxChecks);

@@ -356,8 +356,9 @@ it("decides checks of both scopes together, and refunds in both", async () => {
 });
 
 describe("checks that are decided each by itself", () => {
+  const other = { policy: "other-node", key: ["by mode"] };
   const each = async (checks: object[]) =>
-    JSON.parse((await post(gateway.privateUrl, shop, JSON.stringify({ allOrNone: false, checks }))).body);
+    JSON.parse((await post(gateway.privateUrl, shop, JSON.stringify({ mode: "each", checks }))).body);
 
   it("stay charged if they are allowed, whatever the others hear, in both scopes", async () => {
     const checks = scopes.flatMap((scope) => [
@@ -393,13 +394,14 @@ describe("checks that are decided each by itself", () => {
     expect(await left("seven-cluster", ["by-itself-7"])).toBe(3);
   });
 
-  it("are asked for by true or false", async () => {
-    const { body } = await post(
-      gateway.privateUrl,
-      shop,
-      '{"allOrNone":1,"checks":[{"policy":"other-node","key":["a"]}]}',
-    );
-    expect(JSON.parse(body).errors).toEqual([{ path: "allOrNone", expected: "true or false", got: "1" }]);
+  it("are asked for by the mode, which is all or each", async () => {
+    const errorsOf = async (fields: object) => (await refusal(JSON.stringify({ ...fields, checks: [other] }))).errors;
+    expect(await errorsOf({ mode: "some" })).toEqual([{ path: "mode", expected: '"all" or "each"', got: '"some"' }]);
+    expect(await errorsOf({ mode: true })).toEqual([{ path: "mode", expected: '"all" or "each"', got: "true" }]);
+    expect(await errorsOf({ allOrNone: false })).toMatchObject([{ path: "allOrNone" }]);
+    const both = JSON.stringify({ mode: "all", checks: [other, { ...other, cost: 2147483648 }] });
+    expect(JSON.parse((await post(gateway.privateUrl, shop, both)).body)).toMatchObject({ allowed: false });
+    expect(await left("other-node", ["by mode"])).toBe(7);
   });
 });
 
@@ -480,14 +482,32 @@ describe.each(scopes)("case 7 in scope %s: three tokens at once, four tokens at 
     expect(await take(2147483648)).toMatchObject({ allowed: false, retryAfter: null });
   });
 
-  it.each(["0", "-1", "1.5", '"1e9"', '"1"', "null", "true", "[1]", "2147483649", "1e300", "1e999"])(
+  it("cost 0 charges nothing, and hears what the policy's own cost would", async () => {
+    const looks = [{ cost: 0 }, { peek: true }, { peek: true, cost: 0 }];
+    const check = { policy, key: ["cost 0"] };
+    const fresh = { allowed: true, limit: 7, remaining: 7, retryAfter: 0, resetAfter: 0 };
+    for (const look of looks) expect((await asked([{ ...check, ...look }])).results).toEqual([{ policy, ...fresh }]);
+    expect((await asked([{ ...check, cost: 7 }])).allowed).toBe(true);
+    for (const look of looks) {
+      expect(await asked([{ ...check, ...look }])).toMatchObject({
+        allowed: false,
+        results: [{ allowed: false, remaining: 0, retryAfter: 60 }],
+      });
+    }
+    expect((await auth(gateway.privateUrl, shop, `policy=${policy}&key=cost+0&cost=0`)).status).toBe(429);
+    const query = `policy=${policy}&key=cost+0+too&cost=0`;
+    for (let i = 0; i < 9; i++) expect((await auth(gateway.privateUrl, shop, query)).status).toBe(204);
+    expect(await left(policy, ["cost 0 too"])).toBe(7);
+  });
+
+  it.each(["-1", "1.5", '"1e9"', '"1"', "null", "true", "[1]", "2147483649", "1e300", "1e999"])(
     "cost %s is refused with its place, and nothing is charged",
     async (cost) => {
       const key = '"key":["wrong cost"]';
       const body = `{"checks":[{"policy":"${policy}",${key}},{"policy":"${policy}",${key},"cost":${cost}}]}`;
       const { status, code, errors } = await refusal(body);
       expect([status, code]).toEqual([400, "invalid-request"]);
-      expect(errors).toMatchObject([{ path: "checks[1].cost", expected: "an integer from 1 to 2147483648" }]);
+      expect(errors).toMatchObject([{ path: "checks[1].cost", expected: "an integer from 0 to 2147483648" }]);
       expect(await left(policy, ["wrong cost"])).toBe(7);
     },
   );
@@ -701,7 +721,7 @@ describe("for auth_request", () => {
     ["a key without a value", "policy=seven-node&key", "key[0]"],
     ["too few values", "policy=pair-node&key=a", "key"],
     ["two costs", "policy=seven-node&key=a&cost=1&cost=2", "cost"],
-    ...["0", "-1", "1.5", "NaN", "1e9", "0x10", "%201", "", "2147483649", "9".repeat(400)].map(
+    ...["-0", "-1", "1.5", "NaN", "1e9", "0x10", "%201", "", "2147483649", "9".repeat(400)].map(
       (cost): [string, string, string] => [
         `cost "${cost.slice(0, 12)}"`,
         `policy=seven-node&key=a&cost=${cost}`,

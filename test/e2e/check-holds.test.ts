@@ -92,21 +92,21 @@ describe.each(scopes)("slots of scope %s", (scope) => {
       expect(await send("release", { hold: first.hold })).toEqual({ status: 200, released: false });
     }
     expect(await left(policy, "ann")).toBe(1);
-    expect(await send("renew", { hold: first.hold })).toMatchObject({ status: 404, code: "hold-not-found" });
-    expect(await send("renew", { hold: second.hold })).toEqual({ status: 200, ttl: 300 });
+    expect(await send("renew", { hold: first.hold })).toEqual({ status: 200, renewed: false });
+    expect(await send("renew", { hold: second.hold })).toEqual({ status: 200, renewed: true, ttl: 300 });
     expect(await left(policy, "ann")).toBe(1);
     await send("release", { hold: second.hold });
     expect(await left(policy, "ann")).toBe(2);
   });
 
   it("may be several at once", async () => {
-    const both = await send("hold", { policy, key: ["two"], cost: 2 });
+    const both = await send("hold", { policy, key: ["two"], slots: 2 });
     expect(both).toMatchObject({ allowed: true, remaining: 0 });
-    expect(await send("renew", { hold: both.hold })).toMatchObject({ status: 200 });
+    expect(await send("renew", { hold: both.hold })).toMatchObject({ renewed: true });
     expect(await left(policy, "two")).toBe(0);
     await send("release", { hold: both.hold });
     expect(await left(policy, "two")).toBe(2);
-    expect(await send("hold", { policy, key: ["two"], cost: 3 })).toMatchObject({ allowed: false, retryAfter: null });
+    expect(await send("hold", { policy, key: ["two"], slots: 3 })).toMatchObject({ allowed: false, retryAfter: null });
   });
 
   it("come back after their ttl if nobody renews them, and last as long as somebody does", async () => {
@@ -125,12 +125,12 @@ describe.each(scopes)("slots of scope %s", (scope) => {
         const nowMs = performance.now();
         if (nowMs - renewedAtMs > 2_900) return false;
         renewedAtMs = nowMs;
-        expect([renewal.status, other.allowed]).toEqual([200, false]);
+        expect([renewal.renewed, other.allowed]).toEqual([true, false]);
       }
       return true;
     });
     await until("the slot is back", async () => (await send("hold", renewed)).allowed === true);
-    expect(await send("renew", { hold })).toMatchObject({ status: 404 });
+    expect(await send("renew", { hold })).toEqual({ status: 200, renewed: false });
     expect(await send("release", { hold })).toEqual({ status: 200, released: false });
     expect(await send("hold", renewed)).toMatchObject({ allowed: false });
   });
@@ -150,7 +150,7 @@ describe.each(scopes)("slots of scope %s", (scope) => {
     expect(first).toMatchObject({ allowed: true, ttl: 1 });
     // The shorter limit has freed it by then, and the longer one keeps it for minutes.
     await sleep(1_500);
-    expect(await send("renew", { hold: first.hold })).toMatchObject({ status: 200 });
+    expect(await send("renew", { hold: first.hold })).toMatchObject({ renewed: true });
     for (const { hold } of [first, second]) expect(await send("release", { hold })).toMatchObject({ released: true });
     expect(await left(`mixed-${scope}`, "ann")).toBe(2);
   });
@@ -165,13 +165,12 @@ describe.each(scopes)("slots of scope %s", (scope) => {
       );
     const [name] = JSON.parse(Buffer.from(near.hold, "base64url").toString());
     for (const hold of [
-      changed(own.hold, { 1: `default/${policy}`, 5: "victim" }),
-      changed(near.hold, { 0: `x}::hold:${name}`, 5: "victim" }),
-      changed(near.hold, { 0: "x}:slots:concurrency:300000000", 5: "victim" }),
+      changed(own.hold, { 1: `default/${policy}`, 6: "victim" }),
+      changed(near.hold, { 0: `x}::hold:${name}`, 6: "victim" }),
+      changed(near.hold, { 0: "x}:slots:concurrency:300000000", 6: "victim" }),
     ]) {
       for (const path of ["renew", "release"]) {
-        const { status, released } = await send(path, { hold });
-        expect(status === 404 || released === false).toBe(true);
+        expect(await send(path, { hold })).toEqual({ status: 200, [path === "renew" ? "renewed" : "released"]: false });
       }
     }
     expect([await left(policy, "victim"), await left(policy, "victim}::hold:x")]).toEqual([1, 1]);
@@ -191,7 +190,7 @@ describe.each(scopes)("slots of scope %s", (scope) => {
         held += 1;
         given += 1;
         most = Math.max(most, held);
-        if (i % 2 === 0) expect(await send("renew", { hold: answer.hold })).toMatchObject({ status: 200 });
+        if (i % 2 === 0) expect(await send("renew", { hold: answer.hold })).toMatchObject({ renewed: true });
         held -= 1;
         const released = await Promise.all([1, 2].map(() => send("release", { hold: answer.hold })));
         expect(released.map((one) => one.released).sort()).toEqual([false, true]);
@@ -203,19 +202,58 @@ describe.each(scopes)("slots of scope %s", (scope) => {
     expect(await left(policy, "crowd")).toBe(2);
   });
 
+  it("are held for the ttl that their caller asks for, and for so long again after each renewal", async () => {
+    const short = { policy, key: ["short"], slots: 2, ttl: "2s" };
+    let hold = "";
+    await until("a hold is renewed in time for longer than it would last", async () => {
+      // A busy machine that stops for a second loses the hold by it, and begins again with another key.
+      short.key = [`${short.key}-again`];
+      const held = await send("hold", short);
+      expect(held).toMatchObject({ allowed: true, remaining: 0, ttl: 2 });
+      hold = held.hold;
+      const heldAtMs = performance.now();
+      for (let renewedAtMs = heldAtMs; renewedAtMs - heldAtMs < 5_000; ) {
+        await sleep(300);
+        const [renewal, free] = [await send("renew", { hold }), await left(policy, `${short.key}`)];
+        const nowMs = performance.now();
+        if (nowMs - renewedAtMs > 1_900) return false;
+        renewedAtMs = nowMs;
+        expect([renewal, free]).toEqual([{ status: 200, renewed: true, ttl: 2 }, 0]);
+      }
+      return true;
+    });
+    // The limit itself would keep them for five minutes.
+    await until("the slots are back", async () => (await left(policy, `${short.key}`)) === 2);
+    expect(await send("renew", { hold })).toEqual({ status: 200, renewed: false });
+    expect(await send("release", { hold })).toEqual({ status: 200, released: false });
+    expect(await left(policy, `${short.key}`)).toBe(2);
+  });
+
+  it("that were asked for a short time are free at once when they are released", async () => {
+    const short = { policy, key: ["short-released"], ttl: "1s" };
+    const { hold } = await send("hold", short);
+    expect(await send("release", { hold })).toEqual({ status: 200, released: true });
+    const next = await send("hold", { ...short, ttl: "5m", slots: 2 });
+    expect(next).toMatchObject({ allowed: true, ttl: 300 });
+    // The first hold's end frees nobody else's slots.
+    await sleep(1_500);
+    expect(await left(policy, "short-released")).toBe(0);
+    expect(await send("release", { hold: next.hold })).toMatchObject({ released: true });
+  });
+
   it("of a policy in shadow mode are given without being counted", async () => {
     const watched = { policy: `watched-${scope}`, key: ["ann"] };
     for (let i = 0; i < 3; i++) {
       const answer = await send("hold", watched);
       expect(answer).toMatchObject({ allowed: true, reason: "shadow", ttl: 300 });
-      expect(await send("renew", { hold: answer.hold })).toEqual({ status: 200, ttl: 300 });
+      expect(await send("renew", { hold: answer.hold })).toEqual({ status: 200, renewed: true, ttl: 300 });
       expect(await send("release", { hold: answer.hold })).toEqual({ status: 200, released: true });
     }
   });
 
   it("are waited for in line", async () => {
     // A slot of this policy lasts for minutes, so only its release frees it.
-    const user = { policy, key: ["line"], cost: 2 };
+    const user = { policy, key: ["line"], slots: 2 };
     const { hold } = await send("hold", user);
     const waiting = send("hold", { ...user, maxWait: "20s" });
     // It waits by now. If the machine is too busy for that, it comes when the slots are free.
@@ -235,11 +273,24 @@ describe("slots of callers and gateways that are killed", () => {
     );
     for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
     await until("nginx has workers again", async () => {
-      const answers = await Promise.all(holds.map((hold) => send("renew", { hold }).catch(() => ({ status: 0 }))));
-      return answers.every(({ status }) => status === 200);
+      const answers = await Promise.all(holds.map((hold) => send("renew", { hold }).catch(() => ({ renewed: false }))));
+      return answers.every(({ renewed }) => renewed);
     });
     for (const scope of scopes) expect(await left(`two-${scope}`, "worker")).toBe(1);
     for (const hold of holds) expect(await send("release", { hold })).toMatchObject({ released: true });
+  });
+
+  it("are free after the ttl that their caller asked for, though the worker that gave them was killed", async () => {
+    const [gateway] = gateways as [LoneGateway];
+    await Promise.all(
+      scopes.map((scope) => send("hold", { policy: `two-${scope}`, key: ["short-killed"], slots: 2, ttl: "1s" })),
+    );
+    for (const pid of childrenOf(gateway.pid)) process.kill(pid, "SIGKILL");
+    // The limit itself would keep them for five minutes.
+    await until("the slots are free", async () => {
+      const free = await Promise.all(scopes.map((scope) => left(`two-${scope}`, "short-killed").catch(() => 0)));
+      return free.every((slots) => slots === 2);
+    });
   });
 
   it("outlive a gateway of a fleet that is killed, and are free after their ttl if their caller is too", async () => {
@@ -255,7 +306,7 @@ describe("slots of callers and gateways that are killed", () => {
       expect(soon).toMatchObject({ allowed: false });
       await until("the slot is free", async () => (await send("hold", brief)).allowed === true);
     }
-    expect(await send("renew", { hold: kept.hold })).toMatchObject({ status: 200 });
+    expect(await send("renew", { hold: kept.hold })).toMatchObject({ renewed: true });
     expect(await send("release", { hold: kept.hold })).toMatchObject({ released: true });
   });
 });
@@ -263,25 +314,41 @@ describe("slots of callers and gateways that are killed", () => {
 describe("a hold", () => {
   it("of a fleet is renewed and released at any gateway, and that of a node only there", async () => {
     const inRedis = await send("hold", { policy: "two-cluster", key: ["fleet"] });
-    expect(await send("renew", { hold: inRedis.hold }, { at: 1 })).toMatchObject({ status: 200 });
+    expect(await send("renew", { hold: inRedis.hold }, { at: 1 })).toMatchObject({ renewed: true });
     expect(await send("release", { hold: inRedis.hold }, { at: 1 })).toMatchObject({ released: true });
     const here = await send("hold", { policy: "two-node", key: ["fleet"] });
-    expect(await send("renew", { hold: here.hold }, { at: 1 })).toMatchObject({ status: 404 });
+    expect(await send("renew", { hold: here.hold }, { at: 1 })).toEqual({ status: 200, renewed: false });
     expect(await send("release", { hold: here.hold })).toMatchObject({ released: true });
   });
 
   it("that somebody has changed, or of another app, is none", async () => {
     const { hold } = await send("hold", { policy: "two-cluster", key: ["own"] });
-    expect(await send("release", { hold }, { caller: bank })).toMatchObject({ status: 404 });
+    const none = { status: 200, released: false };
+    expect(await send("release", { hold }, { caller: bank })).toEqual(none);
     const terms = JSON.parse(Buffer.from(hold, "base64url").toString());
     const changed = (place: number, value: unknown) =>
       Buffer.from(JSON.stringify(terms.with(place, value))).toString("base64url");
-    for (const text of [changed(0, "guessed"), changed(1, "default/both-cluster"), changed(3, 2), changed(5, "else")]) {
-      const { status, released } = await send("release", { hold: text });
-      expect(status === 404 || released === false, text).toBe(true);
+    for (const text of [
+      changed(0, "guessed"),
+      changed(1, "default/both-cluster"),
+      changed(3, 2),
+      changed(5, 9e5),
+      changed(6, "else"),
+    ]) {
+      expect(await send("release", { hold: text }), text).toEqual(none);
+      expect(await send("renew", { hold: text }), text).toEqual({ status: 200, renewed: false });
     }
-    for (const text of ["x", hold.slice(1), `${hold}A`.slice(0, 40), changed(4, "?"), changed(3, -1), "%%%"]) {
-      expect(await send("release", { hold: text }), text).toMatchObject({ status: 404 });
+    for (const text of [
+      "x",
+      hold.slice(1),
+      `${hold}A`.slice(0, 40),
+      changed(4, "?"),
+      changed(3, -1),
+      changed(5, "1s"),
+      "%%%",
+    ]) {
+      expect(await send("release", { hold: text }), text).toEqual(none);
+      expect(await send("renew", { hold: text }), text).toEqual({ status: 200, renewed: false });
     }
     expect(await left("two-cluster", "own")).toBeGreaterThanOrEqual(1);
   });
@@ -301,13 +368,13 @@ describe("a hold", () => {
     expect(await send("hold", { policy: "two-node", key: ["a"], peek: true, maxWait: "2m" })).toMatchObject({
       code: "invalid-request",
       errors: [
-        { path: "peek", expected: "no such field; known here: policy, key, cost, plan, maxWait" },
+        { path: "peek", expected: "no such field; known here: policy, key, slots, ttl, plan, maxWait" },
         { path: "peek" },
         { path: "maxWait", expected: 'a time like "500ms", of 1ms to 60s', got: '"2m"' },
       ].filter(({ expected }) => expected !== undefined),
     });
     // It is kept while the check waits: thousands of them would take hundreds of MB.
-    const long = { policy: "two-node", key: ["a".repeat(8_000)], maxWait: "1s", cost: 1 };
+    const long = { policy: "two-node", key: ["a".repeat(8_000)], maxWait: "1s" };
     expect(await send("hold", long)).toMatchObject({ status: 200, allowed: true });
     const bodyOf = (bytes: number) => JSON.stringify(long).padEnd(bytes);
     expect(await send("hold", bodyOf(8_192))).toMatchObject({ status: 200, allowed: true });
@@ -339,6 +406,30 @@ describe("a hold", () => {
         errors: [{ path: field, expected: expect.stringContaining("Content-Length"), got: "none" }],
       });
     }
+    const hold = { policy: "two-node", key: ["a"] };
+    for (const slots of [0, -1, 1.5, "1", 2_147_483_649]) {
+      expect(await send("hold", { ...hold, slots })).toMatchObject({
+        code: "invalid-request",
+        errors: [{ path: "slots", expected: "an integer from 1 to 2147483648" }],
+      });
+    }
+    expect(await send("hold", { ...hold, cost: 1 })).toMatchObject({ errors: [{ path: "cost" }] });
+    for (const ttl of [10, "0s", "ten", ""]) {
+      expect(await send("hold", { ...hold, ttl })).toMatchObject({
+        errors: [{ path: "ttl", expected: 'a time like "10s"' }],
+      });
+    }
+    for (const [ttl, got] of [
+      ["999ms", "999ms"],
+      ["301s", "301s"],
+      ["1d", "1d"],
+    ]) {
+      expect(await send("hold", { ...hold, ttl })).toMatchObject({
+        code: "invalid-request",
+        errors: [{ path: "ttl", expected: "a time of 1s to 5m, for which slots of this policy live", got }],
+      });
+    }
+    expect(await left("two-node", "a")).toBe(2);
     expect(await send("release", "[1]")).toMatchObject({ errors: [{ path: "", expected: 'an object with "hold"' }] });
     expect(await send("renew", { hold: 7 })).toMatchObject({
       errors: [{ path: "hold", expected: "what /sluice/v1/hold answered", got: "7" }],
@@ -353,7 +444,7 @@ describe("a hold", () => {
     expect(await send("release", { hold: before.hold })).toMatchObject({ status: 503, code: "undecided" });
     const own = await send("hold", { policy: "two-cluster", key: ["alone"] });
     expect(own).toMatchObject({ status: 200, allowed: true });
-    expect(await send("renew", { hold: own.hold })).toMatchObject({ status: 200 });
+    expect(await send("renew", { hold: own.hold })).toMatchObject({ renewed: true });
     expect(await send("release", { hold: own.hold })).toMatchObject({ released: true });
     expect(await send("release", { hold: own.hold })).toMatchObject({ released: false });
   });

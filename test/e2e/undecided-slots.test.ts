@@ -207,6 +207,6 @@ it("a caller that holds slots has waited for its turn with them, and holds them 
   const held = await second;
   expect(held).toMatchObject({ allowed: true, ttl: 1 });
   await sleep(0.7 * lifeMs);
-  expect(await hold("renew", { hold: held.hold })).toEqual({ ttl: 1 });
+  expect(await hold("renew", { hold: held.hold })).toEqual({ renewed: true, ttl: 1 });
   expect(await hold("release", { hold: held.hold })).toEqual({ released: true });
 });

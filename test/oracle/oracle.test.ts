@@ -247,7 +247,7 @@ it("forgets a bucket an hour after it is full again, if the clock stepped back b
     afterMs: 0,
     do: "check",
     checks: costs.map((cost) => ({ policy: "p2", key: [], cost })),
-    allOrNone: true,
+    mode: "all",
     gateway: 1,
     worker: 1,
   });

@@ -62,8 +62,8 @@ export class VirtualPlayer implements Player {
 }
 
 /** What a caller of the check API sends. */
-export function bodyOf({ checks, allOrNone }: Checks): string {
-  return JSON.stringify({ checks, allOrNone });
+export function bodyOf({ mode, checks }: Checks): string {
+  return JSON.stringify({ mode, checks });
 }
 
 /** The clock changes of the zones that policies name, as gateways get them: from which second on there is which offset, in minutes. */

@@ -118,7 +118,7 @@ export interface Ask {
 export interface Checks {
   readonly do: "check";
   readonly checks: readonly Check[];
-  readonly allOrNone: boolean;
+  readonly mode: "all" | "each";
   readonly gateway: number;
   readonly worker: number;
 }

@@ -394,7 +394,7 @@ class Maker {
     if (kind > 60 && this.#topics.has("checks")) {
       const worker = this.#number(1, workers);
       const checks = Array.from({ length: this.#chance(60) ? 1 : this.#number(2, 3) }, () => this.#check(policies));
-      return { afterMs, do: "check", checks, allOrNone: this.#chance(75), gateway, worker };
+      return { afterMs, do: "check", checks, mode: this.#chance(75) ? "all" : "each", gateway, worker };
     }
     if (kind <= 22 && this.#topics.has("consumers")) {
       const id = this.#one([...keys, ...addresses]);

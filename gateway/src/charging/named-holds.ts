@@ -11,10 +11,21 @@ export type PlaceOfHold = HoldPlace | "none";
 
 const stores: Readonly<Record<HoldPlace, HoldStore>> = { node: holdsOnNode, share: holdsOnNode, exact: holdsInRedis };
 
-/** Returns what is held of a policy at its cost. */
-export function holdOf(policy: CompiledPolicy, keyValues: string, place: PlaceOfHold, name: string): NamedHold {
+/** Returns what is held of a policy at its cost. @param ttlMs as in a hold */
+export function holdOf(
+  policy: CompiledPolicy,
+  keyValues: string,
+  place: PlaceOfHold,
+  name: string,
+  ttlMs: number | undefined,
+): NamedHold {
   const limits = place === "share" ? nodeShare(policy) : policy.limits;
-  return { policy, limits: limits.filter((limit) => isOfSlots(limit)), keyValues, name };
+  return { policy, limits: slotLimits(limits), keyValues, name, ttlMs };
+}
+
+/** Returns those of the limits that are concurrency. */
+export function slotLimits(limits: readonly CompiledLimit[]): CompiledLimit[] {
+  return limits.filter((limit) => isOfSlots(limit));
 }
 
 /** Returns where the slots of a charge are held. @param charge undefined: nothing was charged */
@@ -39,6 +50,11 @@ export function renewHold(place: PlaceOfHold, hold: NamedHold): boolean | undefi
 /** May yield. @returns as `renewHold` */
 export function releaseHold(place: PlaceOfHold, hold: NamedHold): boolean | undefined {
   return place === "none" ? true : stores[place].release(hold);
+}
+
+/** Frees it if its time is over. May yield. @returns undefined: it is not known */
+export function endHold(place: PlaceOfHold, hold: NamedHold): boolean | undefined {
+  return place === "none" ? false : stores[place].end(hold);
 }
 
 function isOfSlots({ rate }: CompiledLimit): boolean {

@@ -12,7 +12,16 @@ import type { Charge } from "../stores/store.ts";
 import { type Caller, currentCaller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem, unauthorized } from "./check-errors.ts";
 import { allAllowed, decideRequestedChecks, longestDelayUs, type Outcome, turnAway } from "./decide.ts";
-import { aCost, aPolicy, aValue, isCost, isKeyValue, readMaxWait, refuseWaitingPeek } from "./request-body.ts";
+import {
+  aCost,
+  aPolicy,
+  aValue,
+  costToCharge,
+  isCost,
+  isKeyValue,
+  readMaxWait,
+  refuseWaitingPeek,
+} from "./request-body.ts";
 import { aPlan, readRequestedChecks, type Written } from "./requested-policy.ts";
 import { beginChecks } from "./under-way.ts";
 
@@ -84,14 +93,18 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
     addProblem(findings, { path: "peek", expected: "true or false", got: describeValue(peek) });
   }
   const maxWaitUs = readMaxWait(args["maxWait"], "maxWait", findings);
-  if (peek === "true") refuseWaitingPeek(maxWaitUs, "maxWait", findings);
+  const isPeek = peek === "true" || cost === 0;
+  if (isPeek) refuseWaitingPeek(maxWaitUs, "maxWait", findings);
   if (findings.problems.length > 0) {
     const detail = "This cannot be decided. Nothing was charged.";
     return $multi(undefined, { code: "invalid-request", detail, errors: listProblems(findings) });
   }
-  const isPeek = peek === "true";
+  const charged = costToCharge(cost);
   const ofPlan = plan as string | undefined;
-  return $multi({ policy: policy as string, key, cost, plan: ofPlan, isPeek, maxWaitUs, path: "" }, undefined);
+  return $multi(
+    { policy: policy as string, key, cost: charged, plan: ofPlan, isPeek, maxWaitUs, ttlUs: 0, path: "" },
+    undefined,
+  );
 }
 
 function keyOf(parameter: Parameter, findings: Findings): string[] {

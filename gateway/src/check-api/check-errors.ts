@@ -14,7 +14,6 @@ export type CheckErrorCode =
   | "method-not-allowed"
   | "body-too-large"
   | "unsupported-media-type"
-  | "hold-not-found"
   | "undecided"
   | "overloaded"
   | "internal";
@@ -28,7 +27,6 @@ const statuses: Readonly<Record<CheckErrorCode, number>> = {
   "method-not-allowed": 405,
   "body-too-large": 413,
   "unsupported-media-type": 415,
-  "hold-not-found": 404,
   undecided: 503,
   overloaded: 503,
   internal: 500,
@@ -43,7 +41,6 @@ const titles: Readonly<Record<CheckErrorCode, string>> = {
   "method-not-allowed": "Method not allowed",
   "body-too-large": "Body too large",
   "unsupported-media-type": "Unsupported media type",
-  "hold-not-found": "Hold not found",
   undecided: "Undecided",
   overloaded: "Overloaded",
   internal: "Internal error",

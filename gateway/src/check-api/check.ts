@@ -1,4 +1,4 @@
-// POST /sluice/v1/check: decides up to a hundred checks at once, all or none, or each by itself.
+// POST /sluice/v1/check: decides up to a hundred checks at once: all or none, or each by itself.
 
 import type { Settings } from "../settings.ts";
 import { type CheckError, sendProblem } from "./check-errors.ts";
@@ -17,13 +17,13 @@ export function check(_settings: Settings): void {
 function answer(): CheckError | undefined {
   const [caller, body, postError] = readPost();
   if (caller === undefined || body === undefined) return postError;
-  const [written, allOrNone, bodyError] = readChecks(body);
+  const [written, mode, bodyError] = readChecks(body);
   if (written === undefined) return bodyError;
   const [requested, checkError] = readRequestedChecks(caller, written, false);
   if (requested === undefined) return checkError;
   const overload = beginChecks(caller, requested);
   if (overload !== undefined) return overload;
-  send(caller.app, decideRequestedChecks(caller, requested, [], allOrNone));
+  send(caller.app, decideRequestedChecks(caller, requested, [], mode));
   return undefined;
 }
 

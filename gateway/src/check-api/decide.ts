@@ -40,6 +40,9 @@ import { type Charge, type Check, newCheck, newOutcome, type Outcome as StoreOut
 import type { Caller } from "./caller-tokens.ts";
 import { beginPeeking, callsAtOnce, endPeeking } from "./peeks.ts";
 
+/** How the checks of a request belong together: all of them are charged or none, or each is decided by itself. */
+export type Mode = "all" | "each";
+
 export interface RequestedCheck {
   readonly policy: CompiledPolicy;
   /** The policy with the limits that decide. */
@@ -79,6 +82,8 @@ export interface Outcome {
   /** Whether it charges nothing. */
   readonly isPeek: boolean;
   charged: boolean;
+  /** How long it has waited for its units and its turn. Undefined: it was not to wait. */
+  waitedUs: number | undefined;
   /** What the policy decided in shadow mode, if it would have refused. */
   shadow?: MergedDecision;
   /** Redis did not decide. */
@@ -97,7 +102,6 @@ const mostCost = 2147483649;
 const applied = {} as AppliedPolicy;
 
 /**
- * @param allOrNone false: each by itself
  * @param charges empty at first; afterwards it has the charges, which are already refunded if all belong together and an outcome is a refusal
  * @returns an outcome for each requested check, in their order; checks that were decided together share one
  */
@@ -105,11 +109,11 @@ export function decideRequestedChecks(
   caller: Caller,
   requested: readonly RequestedCheck[],
   charges: Charge[],
-  allOrNone = true,
+  mode: Mode = "all",
 ): Outcome[] {
   const outcomes: Outcome[] = [];
   const distinct: Outcome[] = [];
-  gather(requested, outcomes, distinct, allOrNone);
+  gather(requested, outcomes, distinct, mode);
 
   const peeks: Outcome[] = [];
   const inFleet: Outcome[] = [];
@@ -125,14 +129,14 @@ export function decideRequestedChecks(
   const waits = maxWaitUs > 0 ? (inFleet[0] ?? onNode[0]) : undefined;
   if (waits !== undefined) {
     decideInTurn(caller.app, waits, maxWaitUs, charges);
-  } else if (allOrNone) {
+  } else if (mode === "all") {
     decideByStores(inFleet, charges);
     decideByStores(onNode, charges);
   } else {
     decideEach(inFleet, onNode, charges);
   }
   forgetUndecided();
-  const isRefused = allOrNone && !allAllowed(distinct);
+  const isRefused = mode === "all" && !allAllowed(distinct);
   if (isRefused) takeBack(distinct, charges);
   // Slots in shadow mode would be held for as long as this request lasts, which says nothing.
   const watched = holds ? [] : distinct.filter(({ reason, isPeek }) => reason === "shadow" && !isPeek);
@@ -189,17 +193,13 @@ export function longestDelayUs(outcomes: readonly Outcome[]): number {
 }
 
 /** Combines the checks of one policy and key, unless no counter decides them. */
-function gather(
-  requested: readonly RequestedCheck[],
-  outcomes: Outcome[],
-  distinct: Outcome[],
-  allOrNone: boolean,
-): undefined {
+function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[], mode: Mode): undefined {
   const byCounters: Record<string, Outcome> = {};
   for (const ask of requested) {
     const { keyValues, cost, isPeek } = ask;
     const reason = reasonOf(ask);
-    const isCounted = allOrNone && !isPeek && keyValues !== undefined && (reason === undefined || reason === "shadow");
+    const isTogether = mode === "all" && !isPeek && keyValues !== undefined;
+    const isCounted = isTogether && (reason === undefined || reason === "shadow");
     const counters = isCounted ? ask.policy.counterPrefix + keyValues : "";
     let outcome = isCounted ? byCounters[counters] : undefined;
     if (outcome === undefined) {
@@ -213,6 +213,7 @@ function gather(
         merged: newMergedDecision(),
         isPeek,
         charged: false,
+        waitedUs: ask.maxWaitUs > 0 ? 0 : undefined,
       };
       if (isCounted) byCounters[counters] = outcome;
       distinct.push(outcome);
@@ -323,13 +324,16 @@ function decideInTurn(caller: string, outcome: Outcome, maxWaitUs: number, charg
     decide,
   );
   noteDecision(outcome, check, charges);
+  const waitedUs = own.waitedUs ?? 0;
+  outcome.waitedUs = waitedUs;
   const { delayUs } = merged;
   if (!outcome.allowed || delayUs === 0) return;
-  const leftUs = maxWaitUs - (own.waitedUs ?? 0);
+  const leftUs = maxWaitUs - waitedUs;
   if (delayUs > leftUs || !mayWait(outcome.policy, mostOfOnePolicy(), caller)) {
     turnAway(outcome, charges);
     return;
   }
+  outcome.waitedUs = waitedUs + delayUs;
   if (waitForTurn(caller, delayUs, outcome.policy, charges)) merged.delayUs = 0;
   else turnAway(outcome, charges);
 }

@@ -9,9 +9,10 @@ import { pricedPolicy } from "../request/costs.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { randomBytes } from "../runtime/files.ts";
 import { cjson, strictJson } from "../runtime/lua-modules.ts";
+import { policiesOf } from "../snapshot/current.ts";
 import type { NamedHold } from "../stores/store.ts";
 import type { Caller } from "./caller-tokens.ts";
-import { isCost, isKeyValue } from "./request-body.ts";
+import { isKeyValue, isSlots } from "./request-body.ts";
 import { policyFor } from "./requested-policy.ts";
 
 /** As the caller asked for it. */
@@ -22,6 +23,8 @@ export interface HoldTerms {
   readonly plan: string | undefined;
   readonly cost: number;
   readonly place: PlaceOfHold;
+  /** Undefined: for as long as the slots live. */
+  readonly ttlMs: number | undefined;
 }
 
 const nameBytes = 16;
@@ -35,40 +38,66 @@ export function newHoldName(): string | undefined {
   return bytes === undefined ? undefined : ngx.encode_base64(bytes);
 }
 
-export function holdText(name: string, { policy, values, plan, cost, place }: HoldTerms): string {
-  const terms = [name, `${policy.app}/${policy.name}`, plan ?? false, cost, placeLetters[place], ...values];
+export function holdText(name: string, { policy, values, plan, cost, place, ttlMs }: HoldTerms): string {
+  const policyName = `${policy.app}/${policy.name}`;
+  const terms = [name, policyName, plan ?? false, cost, placeLetters[place], ttlMs ?? 0, ...values];
   const [text] = string.gsub(ngx.encode_base64(cjson.encode(terms)), "[+/=]", { "+": "-", "/": "_", "=": "" });
   return text;
 }
 
-/** Returns the hold of a text; undefined: there is none. Its slots may have been released. */
+/** Returns the caller's hold of a text; undefined: there is none. Its slots may have been released. */
 export function readHold(
   caller: Caller,
   text: string,
+): LuaMultiReturn<[hold: NamedHold | undefined, place: PlaceOfHold | undefined]> {
+  return readTerms(text, (name) => policyFor(caller, name));
+}
+
+/** The same for a text that this gateway has made itself, whoever its caller was. */
+export function readOwnHold(
+  this: void,
+  text: string,
+): LuaMultiReturn<[hold: NamedHold | undefined, place: PlaceOfHold | undefined]> {
+  return readTerms(text, anyPolicy);
+}
+
+function anyPolicy(this: void, name: string): CompiledPolicy | undefined {
+  const [app, ofApp] = string.match(name, "^([^/]+)/([^/]+)$");
+  return app === undefined ? undefined : policiesOf(app)[ofApp as string];
+}
+
+function readTerms(
+  text: string,
+  find: (this: void, policyName: string) => CompiledPolicy | undefined,
 ): LuaMultiReturn<[hold: NamedHold | undefined, place: PlaceOfHold | undefined]> {
   const [base64] = string.gsub(text, "[-_]", { "-": "+", _: "/" });
   const decoded = ngx.decode_base64(base64 + string.rep("=", (4 - (base64.length % 4)) % 4));
   if (decoded === undefined) return $multi(undefined, undefined);
   const [terms] = json.decode<unknown>(decoded);
   if (!Array.isArray(terms)) return $multi(undefined, undefined);
-  const [name, policyName, plan, cost, letter, ...values] = terms as unknown[];
+  const [name, policyName, plan, cost, letter, ttlMs, ...values] = terms as unknown[];
   const isPlan = plan === false || typeof plan === "string";
-  if (!isName(name) || typeof policyName !== "string" || !isPlan || !isCost(cost)) {
+  if (!isName(name) || typeof policyName !== "string" || !isPlan || !isSlots(cost) || !isTtl(ttlMs)) {
     return $multi(undefined, undefined);
   }
   for (const value of values) if (!isKeyValue(value)) return $multi(undefined, undefined);
-  const policy = policyFor(caller, policyName);
+  const policy = find(policyName);
   const place = placeFor(letter);
   if (policy === undefined || place === undefined) return $multi(undefined, undefined);
   if (values.length !== policy.policy.key.length) return $multi(undefined, undefined);
   const texts = values as string[];
   const applied = pricedPolicy(limitsFor(policy, texts, plan === false ? undefined : plan), cost);
-  return $multi(holdOf(applied, encodeKeyValues(texts, texts.length, sha1Hex), place, name), place);
+  const keyValues = encodeKeyValues(texts, texts.length, sha1Hex);
+  return $multi(holdOf(applied, keyValues, place, name, ttlMs > 0 ? ttlMs : undefined), place);
 }
 
 /** As `newHoldName` makes them. */
 function isName(name: unknown): name is string {
   return typeof name === "string" && string.match(name, "^[%w+/]+==$")[0] !== undefined && name.length === 24;
+}
+
+function isTtl(ttlMs: unknown): ttlMs is number {
+  return typeof ttlMs === "number" && ttlMs >= 0 && math.floor(ttlMs) === ttlMs;
 }
 
 function placeFor(letter: unknown): PlaceOfHold | undefined {

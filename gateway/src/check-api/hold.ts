@@ -1,27 +1,39 @@
 // POST /sluice/v1/hold, /renew and /release: slots of concurrency for callers that are not behind the gateway. Whoever does not release what it
-// holds, or does not renew it, loses it after the limit's ttl.
+// holds, or does not renew it, loses it after the ttl that it asked for, or after the limit's.
 
+import type { CompiledPolicy } from "../../../limiter/src/compiled/compile.ts";
 import { forgetUndecided, keepUndecided } from "../charging/admit.ts";
-import { holdOf, noteHold, type PlaceOfHold, placeOf, releaseHold, renewHold } from "../charging/named-holds.ts";
+import { noteEnd } from "../charging/hold-ends.ts";
+import {
+  holdOf,
+  noteHold,
+  type PlaceOfHold,
+  placeOf,
+  releaseHold,
+  renewHold,
+  slotLimits,
+} from "../charging/named-holds.ts";
 import { chargeForGood, refundSurely } from "../charging/refunds.ts";
-import { cjson } from "../runtime/lua-modules.ts";
 import type { Settings } from "../settings.ts";
-import { holdLifeMs } from "../stores/hold-marks.ts";
+import { holdLifeMs, slotLifeMs } from "../stores/hold-marks.ts";
 import type { Charge, NamedHold } from "../stores/store.ts";
-import type { Caller } from "./caller-tokens.ts";
 import { type CheckError, sendProblem } from "./check-errors.ts";
 import { decideRequestedChecks, type Outcome, type RequestedCheck } from "./decide.ts";
 import { holdText, newHoldName, readHold } from "./hold-text.ts";
 import { readPost, sendJson } from "./post.ts";
 import { readHoldRequest, readHoldText } from "./request-body.ts";
-import { readRequestedChecks } from "./requested-policy.ts";
+import { readRequestedChecks, type Written } from "./requested-policy.ts";
 import { resultOf } from "./results.ts";
 import { begin, beginChecks } from "./under-way.ts";
 
-const notFound: CheckError = {
-  code: "hold-not-found",
-  detail: "Nothing is held by this: it was released, it has expired, or another gateway has it.",
-};
+interface Held {
+  /** Undefined: the text is no hold, or its policy is gone. */
+  readonly held: NamedHold | undefined;
+  readonly place: PlaceOfHold;
+  readonly text: string;
+}
+
+const nothing: Held = { held: undefined, place: "none", text: "" };
 const notNoted: CheckError = {
   code: "undecided",
   detail:
@@ -67,7 +79,8 @@ function answerHold(): CheckError | undefined {
   }
   const charge = charges[0];
   const place = placeOf(charge);
-  const held = holdOf(charge?.policy ?? outcome.policy, outcome.keyValues ?? "", place, name);
+  const ttlMs = ttlOf(written, outcome.policy);
+  const held = holdOf(charge?.policy ?? outcome.policy, outcome.keyValues ?? "", place, name, ttlMs);
   // A caller that leaves before it has its answer holds nothing.
   keepUndecided(charges);
   const isNoted = noteHold(place, held, charge);
@@ -78,42 +91,53 @@ function answerHold(): CheckError | undefined {
   }
   chargeForGood(charges);
   const { policy, values, plan } = ask;
-  const text = holdText(name, { policy, values, plan, cost: outcome.cost, place });
-  sendJson(`{${resultOf(caller.app, outcome)},"hold":"${text}","ttl":${holdLifeMs(held) / 1000}}\n`);
+  const text = holdText(name, { policy, values, plan, cost: outcome.cost, place, ttlMs });
+  if (place !== "none") noteEnd(held, text);
+  sendJson(`{${resultOf(caller.app, outcome)},"hold":"${text}","ttl":${lifeSeconds(held)}}\n`);
   return undefined;
 }
 
 function answerRenewal(): CheckError | undefined {
-  const [held, place, error] = readHeld();
-  if (held === undefined || place === undefined) return error;
-  const renewed = renewHold(place, held);
-  if (renewed !== true) return renewed === undefined ? unknown : notFound;
-  sendJson(`${cjson.encode({ ttl: holdLifeMs(held) / 1000 })}\n`);
+  const [asked, error] = readHeld();
+  if (asked === undefined) return error;
+  const { held, place } = asked;
+  const renewed = held !== undefined && renewHold(place, held);
+  if (renewed === undefined) return unknown;
+  if (held !== undefined && renewed && place !== "none") noteEnd(held, asked.text);
+  sendJson(held === undefined || !renewed ? '{"renewed":false}\n' : `{"renewed":true,"ttl":${lifeSeconds(held)}}\n`);
   return undefined;
 }
 
 /** To release what is not held any more is no error: whoever got no answer asks again. */
 function answerRelease(): CheckError | undefined {
-  const [held, place, error] = readHeld();
-  if (held === undefined || place === undefined) return error;
-  const released = releaseHold(place, held);
+  const [asked, error] = readHeld();
+  if (asked === undefined) return error;
+  const { held, place } = asked;
+  const released = held !== undefined && releaseHold(place, held);
   if (released === undefined) return unknown;
   sendJson(`{"released":${released}}\n`);
   return undefined;
 }
 
-function readHeld(): LuaMultiReturn<
-  [held: NamedHold | undefined, place: PlaceOfHold | undefined, error: CheckError | undefined]
-> {
+/** Returns for how long it is held; undefined: for as long as its slots live. A policy that was edited meanwhile may have shorter ones. */
+function ttlOf({ ttlUs }: Written, { limits }: CompiledPolicy): number | undefined {
+  const ttlMs = ttlUs / 1000;
+  return ttlMs > 0 && ttlMs < slotLifeMs(slotLimits(limits)) ? ttlMs : undefined;
+}
+
+/** Returns what the current request says that it holds; or what is wrong with the request. */
+function readHeld(): LuaMultiReturn<[asked: Held | undefined, error: CheckError | undefined]> {
   const [caller, body, postError] = readPost();
-  if (caller === undefined || body === undefined) return $multi(undefined, undefined, postError);
+  if (caller === undefined || body === undefined) return $multi(undefined, postError);
   const [text, bodyError] = readHoldText(body);
-  if (text === undefined) return $multi(undefined, undefined, bodyError);
-  const [held, place] = readHold(caller as Caller, text);
-  if (held === undefined || place === undefined || held.limits.length === 0) {
-    return $multi(undefined, undefined, notFound);
-  }
-  const overload = place === "exact" ? begin(caller as Caller) : undefined;
-  if (overload !== undefined) return $multi(undefined, undefined, overload);
-  return $multi(held, place, undefined);
+  if (text === undefined) return $multi(undefined, bodyError);
+  const [held, place] = readHold(caller, text);
+  if (held === undefined || place === undefined || held.limits.length === 0) return $multi(nothing, undefined);
+  const overload = place === "exact" ? begin(caller) : undefined;
+  if (overload !== undefined) return $multi(undefined, overload);
+  return $multi({ held, place, text }, undefined);
+}
+
+function lifeSeconds(held: NamedHold): number {
+  return holdLifeMs(held) / 1000;
 }

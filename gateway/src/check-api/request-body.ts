@@ -9,6 +9,7 @@ import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { readHeader } from "../request/request-headers.ts";
 import { strictJson } from "../runtime/lua-modules.ts";
 import type { CheckError } from "./check-errors.ts";
+import type { Mode } from "./decide.ts";
 import { aPlan, type Written } from "./requested-policy.ts";
 
 export const mostBodyBytes = 65536;
@@ -24,47 +25,55 @@ interface Fields {
 
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
-const fieldsOfRequest = fieldsNamed(["checks", "allOrNone"]);
-const namesOfAnyCheck = ["policy", "key", "cost", "plan", "maxWait"];
-const fieldsOfAnyCheck = fieldsNamed(namesOfAnyCheck);
-const fieldsOfCheck = fieldsNamed([...namesOfAnyCheck, "peek"]);
+const fieldsOfRequest = fieldsNamed(["mode", "checks"]);
+const fieldsOfCheck = fieldsNamed(["policy", "key", "cost", "plan", "peek", "maxWait"]);
+const fieldsOfHoldRequest = fieldsNamed(["policy", "key", "slots", "ttl", "plan", "maxWait"]);
 const fieldsOfHold = fieldsNamed(["hold"]);
 /** A caller that waits keeps a connection and a place in the line. */
 const longestWaitUs = 60_000_000;
 /** Of a check that waits: nginx keeps the body meanwhile, and thousands may wait. */
 const mostWaitingBytes = 8_192;
 
-export const aCost = `an integer from 1 to ${mostCost}`;
+export const aCost = `an integer from 0 to ${mostCost}`;
+const someSlots = `an integer from 1 to ${mostCost}`;
 export const aValue = `text of at most ${longestValueBytes} bytes`;
 export const aPolicy = "the name of a policy, or APP/POLICY of one that another app shares";
 
+/** Whether a check may say this cost. 0 only looks. */
 export function isCost(value: unknown): value is number {
-  return typeof value === "number" && value >= 1 && value <= mostCost && math.floor(value) === value;
+  return typeof value === "number" && value >= 0 && value <= mostCost && math.floor(value) === value;
+}
+
+/** Whether a hold may be of so many slots. */
+export function isSlots(value: unknown): value is number {
+  return isCost(value) && value >= 1;
+}
+
+/** Returns the cost that a check hears about: one that only looks, by the cost 0, hears what a charge of the policy's own cost would. */
+export function costToCharge(cost: number | undefined): number | undefined {
+  return cost === 0 ? undefined : cost;
 }
 
 export function isKeyValue(value: unknown): value is string {
   return typeof value === "string" && value.length <= longestValueBytes;
 }
 
-/** @returns the checks, and whether all of them are charged or none; or what is wrong with the body */
+/** @returns the checks, and how they belong together; or what is wrong with the body */
 export function readChecks(
   body: string,
-): LuaMultiReturn<[checks: Written[] | undefined, allOrNone: boolean, error: CheckError | undefined]> {
+): LuaMultiReturn<[checks: Written[] | undefined, mode: Mode, error: CheckError | undefined]> {
   const [request, failure] = decode(body);
-  if (failure !== undefined) return $multi(undefined, true, failure);
+  if (failure !== undefined) return $multi(undefined, "all", failure);
   const findings = noFindings();
   const written: Written[] = [];
   let keys = 0;
-  let allOrNone = true;
+  let mode: Mode = "all";
   if (!isRecord(request)) {
     addProblem(findings, { path: "", expected: 'an object with "checks"', got: describeValue(request) });
   } else {
     keys += countKnown(request, fieldsOfRequest, "", findings);
     const { checks } = request;
-    if (request["allOrNone"] === false) allOrNone = false;
-    else if (request["allOrNone"] !== undefined && request["allOrNone"] !== true) {
-      addProblem(findings, { path: "allOrNone", expected: "true or false", got: describeValue(request["allOrNone"]) });
-    }
+    mode = readMode(request["mode"], findings);
     if (!Array.isArray(checks) || checks.length < 1 || checks.length > mostChecks) {
       addProblem(findings, {
         path: "checks",
@@ -73,30 +82,65 @@ export function readChecks(
       });
     } else {
       for (let i = 0; i < checks.length; i++) {
-        keys += readCheck(checks[i], `checks[${i}]`, fieldsOfCheck, written, findings);
+        keys += readCheck(checks[i], `checks[${i}]`, written, findings);
       }
       refuseWaitingTogether(written, findings);
-      refuseLongWaiting(body, written, findings);
+      refuseLongWaiting(body, written[0], findings);
     }
   }
   const error = errorOf(body, keys, written.length + 1, findings);
-  if (error !== undefined) return $multi(undefined, true, error);
-  return $multi(written, allOrNone, undefined);
+  if (error !== undefined) return $multi(undefined, "all", error);
+  return $multi(written, mode, undefined);
 }
 
-/** The body of POST /sluice/v1/hold: one check. */
+function readMode(mode: unknown, findings: Findings): Mode {
+  if (mode === undefined) return "all";
+  if (mode === "all" || mode === "each") return mode;
+  addProblem(findings, { path: "mode", expected: '"all" or "each"', got: describeValue(mode) });
+  return "all";
+}
+
+/** The body of POST /sluice/v1/hold: one check, whose cost is slots. */
 export function readHoldRequest(
   body: string,
 ): LuaMultiReturn<[check: Written | undefined, error: CheckError | undefined]> {
   const [request, failure] = decode(body);
   if (failure !== undefined) return $multi(undefined, failure);
   const findings = noFindings();
-  const written: Written[] = [];
-  const keys = readCheck(request, "", fieldsOfAnyCheck, written, findings);
-  refuseLongWaiting(body, written, findings);
+  let keys = 0;
+  let written: Written | undefined;
+  if (isRecord(request)) {
+    keys = countKnown(request, fieldsOfHoldRequest, "", findings);
+    written = holdIn(request, findings);
+    refuseLongWaiting(body, written, findings);
+  } else {
+    addProblem(findings, { path: "", expected: "a check: an object", got: describeValue(request) });
+  }
   const error = errorOf(body, keys, 1, findings);
   if (error !== undefined) return $multi(undefined, error);
-  return $multi(written[0], undefined);
+  return $multi(written, undefined);
+}
+
+function holdIn(request: Readonly<Record<string, unknown>>, findings: Findings): Written {
+  const { policy, key, slots, ttl, plan } = request;
+  readNames(request, "", findings);
+  if (slots !== undefined && !isSlots(slots)) {
+    addProblem(findings, { path: "slots", expected: someSlots, got: describeValue(slots) });
+  }
+  const ttlUs = typeof ttl === "string" ? parseDuration(ttl) : undefined;
+  if (ttl !== undefined && (ttlUs === undefined || ttlUs === 0)) {
+    addProblem(findings, { path: "ttl", expected: 'a time like "10s"', got: describeValue(ttl) });
+  }
+  return {
+    policy: policy as string,
+    key: (key ?? noValues) as string[],
+    cost: slots as number | undefined,
+    plan: plan as string | undefined,
+    isPeek: false,
+    maxWaitUs: readMaxWait(request["maxWait"], "maxWait", findings),
+    ttlUs: ttlUs ?? 0,
+    path: "",
+  };
 }
 
 /** The body of POST /sluice/v1/renew and /release. */
@@ -158,7 +202,7 @@ function refuseWaitingTogether(written: readonly Written[], findings: Findings):
 }
 
 /** nginx keeps the buffer in which the body came: one as long as the body only if its length was known before. */
-function refuseLongWaiting(body: string, [first]: readonly Written[], findings: Findings): void {
+function refuseLongWaiting(body: string, first: Written | undefined, findings: Findings): void {
   if (first === undefined || first.maxWaitUs === 0) return;
   if (readHeader("content-length") === undefined) {
     addProblem(findings, {
@@ -175,43 +219,54 @@ function refuseLongWaiting(body: string, [first]: readonly Written[], findings: 
   });
 }
 
-/** @param path of the check; "" if it is the whole body @returns how many fields it has */
-function readCheck(check: unknown, path: string, known: Fields, written: Written[], findings: Findings): number {
+/** @param path of the check @returns how many fields it has */
+function readCheck(check: unknown, path: string, written: Written[], findings: Findings): number {
   if (!isRecord(check)) {
     addProblem(findings, { path, expected: "a check: an object", got: describeValue(check) });
     return 0;
   }
   const before = findings.problems.length;
-  const inside = path === "" ? "" : `${path}.`;
-  const fields = countKnown(check, known, inside, findings);
+  const inside = `${path}.`;
+  const fields = countKnown(check, fieldsOfCheck, inside, findings);
   const { policy, key, cost, plan, peek, maxWait } = check;
-  if (typeof policy !== "string" || policy === "") {
-    addProblem(findings, { path: `${inside}policy`, expected: aPolicy, got: describeValue(policy) });
-  }
-  if (key !== undefined) readKey(key, inside, findings);
+  readNames(check, inside, findings);
   if (cost !== undefined && !isCost(cost)) {
     addProblem(findings, { path: `${inside}cost`, expected: aCost, got: describeValue(cost) });
-  }
-  if (plan !== undefined && typeof plan !== "string") {
-    addProblem(findings, { path: `${inside}plan`, expected: aPlan, got: describeValue(plan) });
   }
   if (peek !== undefined && typeof peek !== "boolean") {
     addProblem(findings, { path: `${inside}peek`, expected: "true or false", got: describeValue(peek) });
   }
   const maxWaitUs = readMaxWait(maxWait, `${inside}maxWait`, findings);
-  if (peek === true) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
+  const looks = peek === true || cost === 0;
+  if (looks) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
   if (findings.problems.length === before) {
     written.push({
       policy: policy as string,
       key: (key ?? noValues) as string[],
-      cost: cost as number | undefined,
+      cost: costToCharge(cost as number | undefined),
       plan: plan as string | undefined,
-      isPeek: peek === true,
+      isPeek: looks,
       maxWaitUs,
+      ttlUs: 0,
       path: inside,
     });
   }
   return fields;
+}
+
+/** Reports what is wrong with what names the counters. */
+function readNames(
+  { policy, key, plan }: Readonly<Record<string, unknown>>,
+  inside: string,
+  findings: Findings,
+): undefined {
+  if (typeof policy !== "string" || policy === "") {
+    addProblem(findings, { path: `${inside}policy`, expected: aPolicy, got: describeValue(policy) });
+  }
+  if (key !== undefined) readKey(key, inside, findings);
+  if (plan !== undefined && typeof plan !== "string") {
+    addProblem(findings, { path: `${inside}plan`, expected: aPlan, got: describeValue(plan) });
+  }
 }
 
 /** @returns 0 if it is absent or wrong */

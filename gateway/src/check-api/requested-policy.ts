@@ -3,17 +3,23 @@
 
 import { type CompiledPolicy, hasPlan } from "../../../limiter/src/compiled/compile.ts";
 import { encodeKeyValues } from "../../../limiter/src/compiled/counter-key.ts";
+import { formatDuration } from "../../../limiter/src/document/duration.ts";
 import { addProblem, type Findings, listProblems, noFindings } from "../../../limiter/src/document/problems.ts";
 import { describeValue } from "../../../limiter/src/document/validate.ts";
 import { addressGroups, ipPrefix } from "../../../limiter/src/key/ip-prefix.ts";
 import type { KeyPart } from "../../../limiter/src/key/key-part.ts";
+import { slotLimits } from "../charging/named-holds.ts";
 import { limitsFor } from "../request/applicability.ts";
 import { sha1Hex } from "../request/key-values.ts";
 import { policiesOf } from "../snapshot/current.ts";
+import { slotLifeMs } from "../stores/hold-marks.ts";
 import { mostCountersAtOnce } from "../stores/redis/refunds.ts";
 import type { Caller } from "./caller-tokens.ts";
 import type { CheckError } from "./check-errors.ts";
 import type { RequestedCheck } from "./decide.ts";
+
+/** Slots that are held for less would be free before their caller could renew them. */
+const shortestTtlUs = 1_000_000;
 
 export const aPlan = "the name of one of the policy's plans";
 
@@ -29,6 +35,8 @@ export interface Written {
   readonly isPeek: boolean;
   /** How long it may wait for its units. 0: not at all. */
   readonly maxWaitUs: number;
+  /** For how long slots are held that are not renewed. 0: for as long as they live. */
+  readonly ttlUs: number;
   /** The place in the request: "checks[0].", or "" if the check is the whole request. */
   readonly path: string;
 }
@@ -86,6 +94,7 @@ export function readRequestedChecks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
+    if (holds) checkTtl(asked, applied, wrong);
     counters += applied.limits.length;
     requested.push(check);
   }
@@ -133,6 +142,17 @@ function whatDecidesPlan({ app }: Caller, policy: CompiledPolicy): string | unde
   if (plans === undefined) return "the policy has no plans";
   if (plans.by === undefined) return "the plan is that of the consumer, whom the key names";
   return plans.keyPlace === undefined ? undefined : `key[${plans.keyPlace}] names the plan`;
+}
+
+/** Slots that are not renewed are free after the limit's own ttl, so none are held for longer. */
+function checkTtl({ ttlUs, path }: Written, { limits }: CompiledPolicy, wrong: Findings): void {
+  if (ttlUs === 0) return;
+  const lifeUs = slotLifeMs(slotLimits(limits)) * 1000;
+  if (ttlUs >= shortestTtlUs && ttlUs <= lifeUs) return;
+  const life = formatDuration(lifeUs);
+  const range = `a time of ${formatDuration(shortestTtlUs)} to ${life}, for which slots of this policy live`;
+  const expected = lifeUs < shortestTtlUs ? `nothing: slots of this policy live for ${life}` : range;
+  addProblem(wrong, { path: `${path}ttl`, expected, got: formatDuration(ttlUs) });
 }
 
 /** @param wrong receives what is wrong with the key */

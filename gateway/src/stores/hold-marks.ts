@@ -3,9 +3,9 @@
 import type { CompiledLimit } from "../../../limiter/src/compiled/compile.ts";
 import type { NamedHold } from "./store.ts";
 
-/** Returns 32 characters that say of which policy and key, and of how many slots a hold is: whoever changes what it shows has another mark. */
-export function holdMark({ policy, keyValues }: NamedHold): string {
-  return ngx.md5(`${policy.policy.cost} ${policy.counterPrefix}${keyValues}`);
+/** Returns 32 characters that say of which policy and key, of how many slots, and for how long a hold is: whoever changes what it shows has another mark. */
+export function holdMark({ policy, keyValues, ttlMs = 0 }: NamedHold): string {
+  return ngx.md5(`${policy.policy.cost} ${ttlMs} ${policy.counterPrefix}${keyValues}`);
 }
 
 /** Returns 16 characters that say which limit slots are of. Others may come and go while the slots are held. */
@@ -13,8 +13,13 @@ export function limitMark({ counterSuffix }: CompiledLimit): string {
   return string.sub(ngx.md5(counterSuffix), 1, 16);
 }
 
-/** How long the slots live that are not renewed: those that live shortest. */
-export function holdLifeMs({ limits }: NamedHold): number {
+/** For how long the slots are held that are not renewed. */
+export function holdLifeMs({ limits, ttlMs }: NamedHold): number {
+  return ttlMs ?? slotLifeMs(limits);
+}
+
+/** How long slots of these limits live that are not renewed: those that live shortest. */
+export function slotLifeMs(limits: readonly CompiledLimit[]): number {
   let shortest = math.huge;
   for (const { rate } of limits) shortest = math.min(shortest, rate.windowUs);
   return math.max(1, math.floor(shortest / 1000));

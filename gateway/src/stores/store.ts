@@ -53,6 +53,8 @@ export interface NamedHold {
   readonly limits: readonly CompiledLimit[];
   readonly keyValues: string;
   readonly name: string;
+  /** For how long it is held unless it is renewed. Undefined: for as long as its slots live. */
+  readonly ttlMs: number | undefined;
 }
 
 /** What a store does for callers who hold slots, beside `Store`. Each of these may yield. */
@@ -68,6 +70,8 @@ export interface HoldStore {
   readonly renew: (this: void, hold: NamedHold) => boolean | undefined;
   /** Frees its slots, once. @returns as `renew` */
   readonly release: (this: void, hold: NamedHold) => boolean | undefined;
+  /** Frees its slots if its time to live is over. @returns false: there is nothing to free, or it was renewed; undefined: the store could not say */
+  readonly end: (this: void, hold: NamedHold) => boolean | undefined;
 }
 
 /**

@@ -223,6 +223,8 @@ describe("a caller that waits", () => {
     const [second, third, tooLate] = await Promise.all([turn("1s"), turn("1s"), turn("50ms")]);
     expect([second?.["allowed"], third?.["allowed"], tooLate?.["allowed"]]).toEqual([true, true, false]);
     expect(second).not.toHaveProperty("delay");
+    expect(Number(second?.["waited"]) + Number(third?.["waited"])).toBeGreaterThan(0.25);
+    expect(tooLate?.["waited"]).toBe(0);
     expect(performance.now() - beganMs).toBeGreaterThan(150);
     expect(tooLate?.["retryAfter"]).toBe(1);
     // The refused one has no turn: the next is a tenth of a second after the third.

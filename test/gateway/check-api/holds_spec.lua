@@ -48,7 +48,7 @@ describe("holds by the check API", function()
       assert.same({ [200] = 20 }, world.statuses(others))
       assert.is_true(support.slowestUs(others) < 70000, support.slowestUs(others))
       assert.same({ [200] = 2000 }, world.statuses(asked))
-      assert.equal(content == "renew" and '{"ttl":60}\n' or '{"released":true}\n', asked[2000].body)
+      assert.equal(content == "renew" and '{"renewed":true,"ttl":60}\n' or '{"released":true}\n', asked[2000].body)
       support.assertQuiet(world)
     end)
   end

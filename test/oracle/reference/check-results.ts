@@ -1,6 +1,6 @@
 // Tells what the check API says of a check (docs/operations.md, "Check API"), and compares it with what the gateway said.
 
-import type { Check } from "../world.ts";
+import type { Check, Checks } from "../world.ts";
 import type { Applied, Reason } from "./applicability.ts";
 import type { Look } from "./counters.ts";
 import type { Limit } from "./limits.ts";
@@ -49,11 +49,10 @@ interface Remembered {
   readonly resetsUs: readonly bigint[];
 }
 
-/** @param allOrNone false: each is decided by itself */
-export function groupsOf(checks: readonly Check[], allOrNone: boolean): CheckGroup[] {
+export function groupsOf({ checks, mode }: Pick<Checks, "checks" | "mode">): CheckGroup[] {
   const groups = new Map<string, CheckGroup>();
   for (const [i, check] of checks.entries()) {
-    const isAlone = check.peek === true || !allOrNone;
+    const isAlone = check.peek === true || mode === "each";
     const name = JSON.stringify([check.policy, check.key, ...(isAlone ? [i] : [])]);
     const { check: first = check, places = [] } = groups.get(name) ?? {};
     groups.set(name, { check: first, places: [...places, i] });

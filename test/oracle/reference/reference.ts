@@ -290,7 +290,7 @@ class Reference {
     const heard = JSON.parse(answer.body) as { readonly results: readonly HeardResult[] };
     const all = this.#stores.flatMap((store) => this.#checked(event, store, request));
     const fitting = all.filter(({ results, refused }) =>
-      results.every((one, i) => isHeard(one, heard.results[i] as HeardResult, refused && event.allOrNone)),
+      results.every((one, i) => isHeard(one, heard.results[i] as HeardResult, refused && event.mode === "all")),
     );
     if (fitting.length === 0) {
       const expected = new Set(all.map(({ results }) => results.map(resultWords).join(", ")));
@@ -319,37 +319,38 @@ class Reference {
 
   /** All that the documents allow these checks to hear. Redis decides those that are by themselves in any order. */
   #checked(event: Checks, store: Store, request: number): Checked[] {
-    const groups = groupsOf(event.checks, event.allOrNone);
+    const groups = groupsOf(event);
     const areInRedis = (one: CheckGroup) =>
       one.check.peek !== true && this.#policies.get(one.check.policy)?.scope === "cluster";
     const others = groups.filter((one) => !areInRedis(one));
     const inRedis = groups.filter(areInRedis);
-    const orders = event.allOrNone ? [inRedis] : ordersOf(inRedis);
+    const orders = event.mode === "all" ? [inRedis] : ordersOf(inRedis);
     return orders.flatMap((order) => this.#checkedInOrder([...others, ...order], event, store, request));
   }
 
   #checkedInOrder(
     groups: readonly CheckGroup[],
-    { checks, allOrNone, gateway, worker }: Checks,
+    { checks, mode, gateway, worker }: Checks,
     store: Store,
     request: number,
   ): Checked[] {
     const begin: Course = { charged: store, kept: store, shown: [], delayUs: 0n, marks: [], heard: new Map() };
     let all: Checked[] = [{ course: begin, refused: false, hasRefusedPeek: false, results: [] }];
-    const isAlone = !allOrNone || groups.length === 1;
+    const areTogether = mode === "all";
+    const isAlone = !areTogether || groups.length === 1;
     for (const { check, places } of groups) {
       all = all.flatMap((one) =>
         this.#checkedOne(
           check,
           places.map((i) => checks[i] as Check),
           one.course,
-          { gateway, worker, request, isAlone, hasRefusedPeek: allOrNone && one.hasRefusedPeek },
+          { gateway, worker, request, isAlone, hasRefusedPeek: areTogether && one.hasRefusedPeek },
         ).map((decided) => {
           const { charged, kept } = decided.course;
           const results = [...one.results];
           for (const place of places) results[place] = decided.result;
           return {
-            course: { ...decided.course, kept: allOrNone ? kept : charged },
+            course: { ...decided.course, kept: areTogether ? kept : charged },
             refused: one.refused || !decided.result.allowed,
             hasRefusedPeek: one.hasRefusedPeek || (check.peek === true && !decided.result.allowed),
             results,

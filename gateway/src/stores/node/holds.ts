@@ -3,6 +3,7 @@
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countersDict } from "../../runtime/shared-memory.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
+import { stopwatchMs } from "../../runtime/stopwatch.ts";
 import { holdMark, limitMark, noteLifeMs } from "../hold-marks.ts";
 import type { HoldStore, NamedHold } from "../store.ts";
 import { slabOfCell } from "./counter-cells.ts";
@@ -12,6 +13,12 @@ import { lockOf, mustAgree, refundCells, renewCell } from "./node-counters.ts";
 
 /** By the limit's mark: the moment that its slots were taken or last renewed in. Negative in the overflow. */
 type HeldAt = Record<string, number | undefined>;
+
+interface Note {
+  readonly heldAt: HeldAt;
+  /** When the hold ends that is not renewed, by the stopwatch. 0: when its slots do. */
+  readonly untilMs: number;
+}
 
 export const holdsOnNode: HoldStore = {
   note: (hold, moments) => {
@@ -23,20 +30,26 @@ export const holdsOnNode: HoldStore = {
   },
   renew: (hold) => underLock(hold, renew),
   release: (hold) => underLock(hold, release),
+  end: (hold) => underLock(hold, end),
 };
 
 /** Whoever finds a hold under the lock of its counters is the only one who does. */
-function underLock(hold: NamedHold, act: (this: void, hold: NamedHold, heldAt: HeldAt) => boolean): boolean {
+function underLock(hold: NamedHold, act: (this: void, hold: NamedHold, note: Note) => boolean): boolean {
   const { policy, keyValues } = hold;
   const held = mustAgree() ? acquireAll(lockOf(policy, keyValues), policy, keyValues) : undefined;
-  const heldAt = load(hold);
-  const done = heldAt !== undefined && act(hold, heldAt);
+  const note = load(hold);
+  const done = note !== undefined && act(hold, note);
   if (held !== undefined) releaseAll(held);
   return done;
 }
 
 /** All slots are renewed, or none is left. Those of limits that the policy has no more count nowhere. */
-function renew(this: void, hold: NamedHold, heldAt: HeldAt): boolean {
+function renew(this: void, hold: NamedHold, note: Note): boolean {
+  if (isOver(note)) {
+    release(hold, note);
+    return false;
+  }
+  const { heldAt } = note;
   const { policy, limits, keyValues } = hold;
   const renewedAt: HeldAt = {};
   let any = false;
@@ -56,10 +69,20 @@ function renew(this: void, hold: NamedHold, heldAt: HeldAt): boolean {
   return false;
 }
 
-function release(this: void, hold: NamedHold, heldAt: HeldAt): boolean {
+function release(this: void, hold: NamedHold, note: Note): boolean {
   countersDict.delete(keyOf(hold));
-  free(hold, heldAt);
+  free(hold, note.heldAt);
+  return !isOver(note);
+}
+
+function end(this: void, hold: NamedHold, note: Note): boolean {
+  if (!isOver(note)) return false;
+  release(hold, note);
   return true;
+}
+
+function isOver({ untilMs }: Note): boolean {
+  return untilMs > 0 && stopwatchMs() >= untilMs;
 }
 
 function free({ policy, limits, keyValues }: NamedHold, heldAt: HeldAt): void {
@@ -81,7 +104,8 @@ function keyOf({ name }: NamedHold): string {
 function store(hold: NamedHold, heldAt: HeldAt): boolean {
   const key = keyOf(hold);
   const lifeSeconds = noteLifeMs(hold) / 1000;
-  let text = holdMark(hold);
+  const { ttlMs } = hold;
+  let text = `${holdMark(hold)} ${string.format("%.0f", ttlMs === undefined ? 0 : stopwatchMs() + ttlMs)}`;
   for (const mark in heldAt) text += ` ${mark} ${string.format("%.0f", heldAt[mark])}`;
   // Many holds take no memory from counters of other policies.
   if (!isCalm() && countersDict.get(key)[0] === undefined) {
@@ -93,12 +117,12 @@ function store(hold: NamedHold, heldAt: HeldAt): boolean {
 }
 
 /** @returns undefined: nothing is held under this name, or something else */
-function load(hold: NamedHold): HeldAt | undefined {
+function load(hold: NamedHold): Note | undefined {
   const [text] = countersDict.get<string>(keyOf(hold));
   if (text === undefined) return undefined;
   const words = text.split(" ");
   if (words[0] !== holdMark(hold)) return undefined;
   const heldAt: HeldAt = {};
-  for (let i = 1; i + 1 < words.length; i += 2) heldAt[words[i] as string] = tonumber(words[i + 1]);
-  return heldAt;
+  for (let i = 2; i + 1 < words.length; i += 2) heldAt[words[i] as string] = tonumber(words[i + 1]);
+  return { heldAt, untilMs: tonumber(words[1]) as number };
 }

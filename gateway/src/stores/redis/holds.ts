@@ -17,7 +17,7 @@ const releaseScript = scripts["release_hold"] as Script;
 
 export const holdsInRedis: HoldStore = {
   note: (hold, heldAt) => {
-    const args = [holdMark(hold), whole(noteLifeMs(hold))];
+    const args = [holdMark(hold), whole(noteLifeMs(hold)), ttlUs(hold)];
     hold.limits.forEach((limit, i) => {
       args.push(limitMark(limit));
       args.push(whole(heldAt[i] as number));
@@ -25,14 +25,21 @@ export const holdsInRedis: HoldStore = {
     return ask(noteScript, [holdKey(hold)], args) === true;
   },
   renew: (hold) => {
-    const args = [holdMark(hold), whole(noteLifeMs(hold)), whole(hold.policy.policy.cost)].concat(numbersOf(hold));
-    return ask(renewScript, keysOf(hold), args);
+    const terms = [holdMark(hold), whole(hold.policy.policy.cost), whole(noteLifeMs(hold)), ttlUs(hold)];
+    return ask(renewScript, keysOf(hold), terms.concat(numbersOf(hold)));
   },
-  release: (hold) => {
-    const args = [holdMark(hold), whole(hold.policy.policy.cost)].concat(numbersOf(hold));
-    return ask(releaseScript, keysOf(hold), args);
-  },
+  release: (hold) => free(hold, "always"),
+  end: (hold) => free(hold, "over"),
 };
+
+function free(hold: NamedHold, when: "always" | "over"): boolean | undefined {
+  const terms = [holdMark(hold), whole(hold.policy.policy.cost), when, ""];
+  return ask(releaseScript, keysOf(hold), terms.concat(numbersOf(hold)));
+}
+
+function ttlUs({ ttlMs = 0 }: NamedHold): string {
+  return whole(ttlMs * 1000);
+}
 
 function ask(script: Script, keys: readonly string[], args: readonly string[]): boolean | undefined {
   const redis = configuredRedis();

@@ -812,8 +812,8 @@ describe("no unit stays undecided", function()
     end)
   end
 
-  for _, allOrNone in ipairs({ true, false }) do
-    it("of checks, all or none: " .. tostring(allOrNone), function()
+  for _, mode in ipairs({ "all", "each" }) do
+    it("of checks, in the mode " .. mode, function()
       local world = support.world({ policies = { policy("a", total, leased), policy("b", fixed("100/1h")) } })
       local worker = world.workers[1]
       local decide = worker.module("gateway.src.check-api.decide").decideRequestedChecks
@@ -825,7 +825,7 @@ describe("no unit stays undecided", function()
       for i = 1, 600 do
         world.at(i, function()
           worker.call(function()
-            local outcomes = decide({ allowedSeries = "x", refusedSeries = "y" }, { of(policies.a), of(policies.b) }, {}, allOrNone)
+            local outcomes = decide({ allowedSeries = "x", refusedSeries = "y" }, { of(policies.a), of(policies.b) }, {}, mode)
             allowed = allowed + (outcomes[1].allowed and 1 or 0)
           end)
         end)
@@ -837,7 +837,7 @@ describe("no unit stays undecided", function()
       -- Requests that the other refuses are no demand, so one may come when five messages were sent in a row.
       assert.is_true(allowed >= 598, tostring(allowed))
       world.run(1000)
-      assert.equal(allOrNone and 100 or 600, support.used(world, "a", total))
+      assert.equal(mode == "all" and 100 or 600, support.used(world, "a", total))
       assert.same({}, world.errors)
     end)
   end
