@@ -79,6 +79,8 @@ class Listener:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Only this ends an accept that waits.
+        self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
 

@@ -50,27 +50,25 @@ class SharedRequests(unittest.TestCase):
         start.assert_not_called()
 
     def test_a_caller_serves_the_others_itself_if_no_thread_can_be_started(self) -> None:
-        entered = threading.Barrier(2)
+        asked, released = threading.Event(), threading.Event()
 
         def serve(connection: socket.socket) -> None:
             while read_request(connection):
-                if entered.n_waiting == 0 and not released.is_set():
-                    entered.wait()
-                    released.wait()
+                asked.set()
+                released.wait(60)
                 send(connection, ANSWER)
 
-        released = threading.Event()
         with Listener(serve) as listener, client_of(url=listener.url, max_in_flight=1) as client:
             decisions: list[Decision] = []
             callers = [threading.Thread(target=lambda: decisions.append(client.check("p"))) for _ in range(2)]
             callers[0].start()
-            entered.wait()
+            self.assertTrue(asked.wait(60))
             callers[1].start()
             until(lambda: len(client._core.batches._waiting) == 1, "the second call waits")
             with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
                 released.set()
                 for caller in callers:
-                    caller.join()
+                    caller.join(60)
         self.assertEqual([bool(decision) for decision in decisions], [True, True])
 
 

@@ -3,6 +3,7 @@ answer it by blocking, asyncio by awaiting, and every rule is here once."""
 
 from __future__ import annotations
 
+from copy import copy
 from time import monotonic
 from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -122,7 +123,9 @@ class Core:
         named, of_others = split_error(error, len(checks))
         if len(checks) == 1 or error.status not in (400, 404):
             for i, check in enumerate(checks):
-                self.batches.settle(check, error_of_only(error) if len(checks) == 1 else named.get(i, of_others))
+                # Each is raised to another caller, who adds its own traceback.
+                own = error_of_only(error) if len(checks) == 1 else named.get(i, copy(of_others))
+                self.batches.settle(check, own)
             return
         for i, own in named.items():
             self.batches.settle(checks[i], own)
