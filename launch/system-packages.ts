@@ -51,6 +51,18 @@ const pythonPackages: readonly SystemPackage[] = [
   { name: "python3-uvicorn", file: "/usr/lib/python3/dist-packages/uvicorn" },
 ];
 
+const mavenPlugins = "/usr/share/maven-repo/org/apache/maven/plugins";
+
+/** Maven and those of its plugins that build and install a jar: with them, it needs no network. */
+const mavenPackages: readonly SystemPackage[] = [
+  { name: "maven", file: "/usr/bin/mvn" },
+  { name: "libmaven-compiler-plugin-java", file: `${mavenPlugins}/maven-compiler-plugin` },
+  { name: "libmaven-install-plugin-java", file: `${mavenPlugins}/maven-install-plugin` },
+  { name: "libmaven-jar-plugin-java", file: `${mavenPlugins}/maven-jar-plugin` },
+  { name: "libmaven-resources-plugin-java", file: `${mavenPlugins}/maven-resources-plugin` },
+  { name: "libsurefire-java", file: `${mavenPlugins}/maven-surefire-plugin` },
+];
+
 /**
  * What the tests need in addition to the gateway's packages: their own Redis and databases, the other runtimes, a load generator, a clock,
  * certificates, Prometheus.
@@ -72,6 +84,8 @@ const testPackages: readonly SystemPackage[] = [
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
   { name: "golang-go", file: "/usr/bin/go" },
   ...pythonPackages,
+  { name: "git", file: "/usr/bin/git" },
+  ...mavenPackages,
   { name: "prometheus", file: "/usr/bin/prometheus" },
   ...serversOfSpellings,
 ];

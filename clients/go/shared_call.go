@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Check asks whether the key may have its units now, and charges them if so. If it costs 0, it only looks, by a request of its own. An error is the caller's mistake, or ctx.Err().
+// Check asks whether the key may have its units now, and charges them if so. If it costs 0, it only looks, by a request of its own. An error
+// is the caller's mistake, or ctx.Err().
 func (c *Client) Check(ctx context.Context, policy string, key []string, options ...CallOption) (Decision, error) {
 	began := time.Now()
 	check := CheckOf(policy, key, options...)

@@ -31,8 +31,17 @@ export function go(...args: readonly string[]): Promise<Ended> {
 }
 
 export function goIn(directory: string, ...args: readonly string[]): Promise<Ended> {
+  return goWith({}, directory, ...args);
+}
+
+/** @param more of the environment */
+export function goWith(
+  more: Readonly<Record<string, string>>,
+  directory: string,
+  ...args: readonly string[]
+): Promise<Ended> {
   return new Promise((done) => {
-    const options = { cwd: directory, env, maxBuffer: 16 * 1024 ** 2 };
+    const options = { cwd: directory, env: { ...env, ...more }, maxBuffer: 16 * 1024 ** 2 };
     execFile("go", args, options, (error: ExecFileException | null, stdout, stderr) =>
       done({ code: error === null ? 0 : (error.code ?? `${error.signal}`), output: `${stdout}${stderr}` }),
     );

@@ -39,6 +39,7 @@ const limits = {
   "/shaped": { policy: "shaped" },
   "/own": { policy: "three", refusal: "a teapot" },
   "/costly": { policy: "plans", readsCost: true },
+  "/patient": { policy: "plans", readsCost: true, maxWaitMs: 20_000 },
   "/wrong": { policy: "none" },
 };
 
@@ -162,6 +163,16 @@ describe.each(Object.entries(frameworks))("in %s", (name, start) => {
     expect((await get("/costly", "bob", { "x-cost": "3" })).status).toBe(429);
     expect((await get("/costly", "bob", { "x-cost": "90", "x-plan": "gold" })).status).toBe(200);
     expect((await sluice.peek("plans", [user("bob")], { plan: "gold" })).remaining).toBe(2);
+  });
+
+  it("charges nothing for a request of no units, which is refused at once if nothing is left", async () => {
+    const looks = async () => {
+      const answers = ["/costly", "/patient"].map((path) => get(path, "guest", { "x-cost": "0" }));
+      return (await Promise.all(answers)).map(({ status }) => status);
+    };
+    expect(await looks()).toEqual([200, 200]);
+    expect((await get("/costly", "guest", { "x-cost": "10" })).status).toBe(200);
+    expect(await looks()).toEqual([429, 429]);
   });
 
   it("asks nobody about a request without a key", async () => {

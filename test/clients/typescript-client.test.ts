@@ -1,11 +1,9 @@
 // The TypeScript client on a real gateway: what is Node's own about it, and its holds. The conformance suite shows what it has in
 // common with the other clients.
 
-import { execFile } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
-import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type ClientOptions, SluiceClient, SluiceError, type SluiceEvent } from "../../clients/typescript/src/index.ts";
 import { type Caller, callerOf } from "../fixtures/clients/check-api-client.ts";
@@ -183,35 +181,6 @@ describe("a connection", () => {
     }
     expect((await clientOf().peek("three", ["tls"])).remaining).toBe(2);
   });
-});
-
-it("is built into a package whose entries can be imported, with types", async () => {
-  const built = join(directory, "package");
-  await promisify(execFile)(process.execPath, [
-    join(project, "node_modules/typescript/bin/tsc"),
-    ...["-p", join(project, "clients/typescript"), "--outDir", join(built, "dist")],
-  ]);
-  const { exports, type } = JSON.parse(readFileSync(join(project, "clients/typescript/package.json"), "utf8"));
-  writeFileSync(join(built, "package.json"), JSON.stringify({ type }));
-  expect(Object.keys(exports)).toEqual([".", "./express", "./fastify", "./hono"]);
-  const entries = Object.values<{ types: string; default: string }>(exports);
-  expect(entries.filter(({ types }) => !existsSync(join(built, types)))).toEqual([]);
-  // In a directory without any package: the client needs none.
-  const imported = entries.map((entry) => `Object.keys(await import(${JSON.stringify(join(built, entry.default))}))`);
-  const { stdout } = await promisify(execFile)(process.execPath, [
-    ...["--input-type=module", "--eval", `console.log(JSON.stringify([${imported.join()}]))`],
-  ]);
-  expect(JSON.parse(stdout)).toEqual([["SluiceClient", "SluiceError"], ["limit"], ["limit", "limitHook"], ["limit"]]);
-});
-
-it("is packed with its licence", async () => {
-  const { stdout } = await promisify(execFile)("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], {
-    cwd: join(project, "clients/typescript"),
-  });
-  const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
-  expect(files.map(({ path }) => path)).toContain("LICENSE");
-  const licence = (directory: string) => readFileSync(join(project, directory, "LICENSE"), "utf8");
-  expect(licence("clients/typescript")).toBe(licence("."));
 });
 
 it("does not keep a process alive: neither by connections, nor by holds, nor by a pause", async () => {

@@ -57,8 +57,8 @@ function requireUnicode(name: string, value: unknown): void {
 }
 
 /**
- * Returns the check's JSON, with its fields in the order of the contract. A check of no units only looks at what the policy's own cost
- * would hear; a report of none, or waiting for none, is the gateway's to refuse.
+ * Returns the check's JSON, with its fields in the order of the contract. A check of no units only looks, and hears what one of the policy's
+ * own cost would hear. The gateway refuses to report no units, or to wait for none.
  */
 export function jsonOf({ policy, key, cost, plan }: Check, { peek, report, maxWait }: WayToAsk = {}): string {
   if (cost === 0 && report === undefined && maxWait === undefined) return jsonOf({ policy, key, plan }, { peek: true });

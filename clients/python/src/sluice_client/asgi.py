@@ -84,10 +84,10 @@ class LimitMiddleware:
         arguments = self._limit.arguments_for(scope)
         if arguments is None:
             return None
-        if self._limit.max_wait is None:
-            decision = await self._client.check(**arguments)
-        else:
+        if "max_wait" in arguments:
             decision = await self._client.acquire(**arguments)
+        else:
+            decision = await self._client.check(**arguments)
         if decision.allowed and decision.delay is not None:
             # A leaky bucket has charged the request already, and says when its turn is.
             await asyncio.sleep(decision.delay)

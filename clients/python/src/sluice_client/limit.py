@@ -36,14 +36,15 @@ class Limit(Generic[R]):
         self._plan = plan
 
     def arguments_for(self, request: R) -> Optional[Dict[str, Any]]:
-        """Returns the arguments of ``acquire``, if the limit has a max_wait, and else those of ``check``. None: the request is not limited."""
+        """Returns the arguments of ``acquire`` if there is a max_wait among them, and else those of ``check``. None: the request is not limited."""
         key = self._key(request)
         if key is None:
             return None
         cost = self._cost(request) if callable(self._cost) else self._cost
         plan = self._plan(request) if callable(self._plan) else self._plan
         arguments = {"policy": self.policy, "key": key, "cost": cost, "plan": plan}
-        return arguments if self.max_wait is None else {**arguments, "max_wait": self.max_wait}
+        # A request of no units only looks, and gateways let no look wait.
+        return arguments if self.max_wait is None or cost == 0 else {**arguments, "max_wait": self.max_wait}
 
 
 class Refusal(NamedTuple):

@@ -62,10 +62,10 @@ class LimitMiddleware:
         arguments = self._limit.arguments_for(environ)
         if arguments is None:
             return None
-        if self._limit.max_wait is None:
-            decision = self._client.check(**arguments)
-        else:
+        if "max_wait" in arguments:
             decision = self._client.acquire(**arguments)
+        else:
+            decision = self._client.check(**arguments)
         if decision.allowed and decision.delay is not None:
             # A leaky bucket has charged the request already, and says when its turn is.
             sleep(decision.delay)

@@ -12,6 +12,7 @@ export interface Limit<Request> {
   readonly policy: string;
   /** One value for each part of the policy's key; undefined: the request is not limited. */
   readonly key: (request: Request) => readonly string[] | undefined;
+  /** 0: the request is refused if the policy's own cost would be, and charges nothing. */
   readonly cost?: number | ((request: Request) => number | undefined) | undefined;
   readonly plan?: string | ((request: Request) => string | undefined) | undefined;
   /** So long a request may wait in line, 1 to 60,000; if absent, it is refused at once. */
@@ -72,7 +73,8 @@ async function refusalOf<Request>(
     cost: typeof cost === "function" ? cost(request) : cost,
     plan: typeof plan === "function" ? plan(request) : plan,
   };
-  const decision = await (maxWaitMs === undefined
+  // A request of no units only looks, and nobody stands in line for that.
+  const decision = await (maxWaitMs === undefined || how.cost === 0
     ? sluice.check(policy, values, how)
     : sluice.acquire(policy, values, { ...how, maxWaitMs, signal }));
   if (!decision.allowed) return refusal(decision);

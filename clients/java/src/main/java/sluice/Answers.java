@@ -53,10 +53,10 @@ final class Answers {
         null);
   }
 
-  /** @return how long a renewed hold lasts, in nanoseconds; 0: nothing is held any more */
-  static long renewedNanos(Map<?, ?> answer) throws Failure {
-    if (!(answer.get("renewed") instanceof Boolean renewed)) throw shape("renewed", "true or false", answer.get("renewed"));
-    return renewed ? ttlNanos(answer) : 0;
+  /** @return whether a renewal found slots; if not, they are lost */
+  static boolean renewed(Map<?, ?> answer) throws Failure {
+    if (answer.get("renewed") instanceof Boolean renewed) return renewed;
+    throw shape("renewed", "true or false", answer.get("renewed"));
   }
 
   /** @return how long a hold lasts, in nanoseconds */

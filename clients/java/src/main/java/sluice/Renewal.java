@@ -58,11 +58,11 @@ final class Renewal {
   private void hear(Map<?, ?> answer, Throwable error, long sentNanos) {
     try {
       if (error != null) throw new Failure(error.getMessage());
-      long ttl = Answers.renewedNanos(answer);
-      if (ttl == 0) {
+      if (!Answers.renewed(answer)) {
         lose();
         return;
       }
+      long ttl = Answers.ttlNanos(answer);
       synchronized (this) {
         ttlNanos = ttl;
         // The gateway counts from a later moment, so the hold is never believed longer than it lasts.
