@@ -27,7 +27,7 @@ class Counters {
 
   constructor(limits: WorkedCase["limits"]) {
     this.#counters = compilePolicy("default", policyNamed("case", { limits })).limits.map(({ rate }) =>
-      Object.assign(memoryCounter(), { rate, cost: 1, allowed: true }),
+      Object.assign(memoryCounter(), { rate, cost: 1, unpaidUs: 0, allowed: true }),
     );
   }
 

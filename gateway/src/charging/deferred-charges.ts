@@ -55,7 +55,7 @@ function chargeResponse(this: void, payers: readonly Payer[], inLogPhase: boolea
   const units = inLogPhase ? (tonumber(ngx.var["body_bytes_sent"]) ?? 0) : 0;
   if (units < 1) return;
   for (const { policy, limits, keyValues, store, owed } of payers) {
-    if (owed !== undefined) owe(policy, keyValues, units);
+    if (owed !== undefined) owe(policy, keyValues, units, true);
     const charge = { policy, limits, keyValues, store, units, responses: 1 };
     if (stores[store].chargesAtOnce()) stores[store].chargeDeferred([charge], chargeShareInstead);
     else queueCharge(charge);

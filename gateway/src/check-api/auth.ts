@@ -102,7 +102,17 @@ function readQuery(): LuaMultiReturn<[written: Written | undefined, error: Check
   const charged = costToCharge(cost);
   const ofPlan = plan as string | undefined;
   return $multi(
-    { policy: policy as string, key, cost: charged, plan: ofPlan, isPeek, maxWaitUs, ttlUs: 0, path: "" },
+    {
+      policy: policy as string,
+      key,
+      cost: charged,
+      plan: ofPlan,
+      isPeek,
+      isReport: false,
+      maxWaitUs,
+      ttlUs: 0,
+      path: "",
+    },
     undefined,
   );
 }

@@ -10,6 +10,9 @@
 // A check that only peeks is looked at before anything is charged, and by itself: the units that others take are still there. If it would be
 // refused, the others are refunded.
 //
+// A report charges what was used already. It is never refused for lack of units, and cannot be taken back: if a report of those that belong together
+// may not be charged, because its key is banned or missing, none is, and the others are only looked at.
+//
 // A check that comes alone may wait for its units, in line with others that wait for the same counter.
 //
 // Redis decides first: while the call waits for it, nothing is charged on this node. One script charges all checks in Redis, or
@@ -22,6 +25,7 @@ import { admitInTurn } from "../charging/delay.ts";
 import { handOver, holdSlots, withoutSlots } from "../charging/held-slots.ts";
 import { peek } from "../charging/peek.ts";
 import { chargeForGood, refundSurely } from "../charging/refunds.ts";
+import { observeReport, report } from "../charging/report.ts";
 import { observe } from "../charging/shadow.ts";
 import { mayWait, mostOfOnePolicy, refuseToWait, waitUs } from "../charging/waiting-requests.ts";
 import { countCallersDecision } from "../metrics/caller-counts.ts";
@@ -58,6 +62,8 @@ export interface RequestedCheck {
   readonly plan: string | undefined;
   /** Whether it charges nothing. */
   readonly isPeek: boolean;
+  /** Whether it charges what was used already, beyond what is left too. */
+  readonly isReport: boolean;
   /** How long it may wait for its units; not 0 only if it comes alone. */
   readonly maxWaitUs: number;
   /** Whether its caller holds the slots until it releases them. */
@@ -81,6 +87,9 @@ export interface Outcome {
   readonly merged: MergedDecision;
   /** Whether it charges nothing. */
   readonly isPeek: boolean;
+  readonly isReport: boolean;
+  /** Of a report: how many units it charged beyond what was left. */
+  debt: number;
   charged: boolean;
   /** How long it has waited for its units and its turn. Undefined: it was not to wait. */
   waitedUs: number | undefined;
@@ -116,15 +125,21 @@ export function decideRequestedChecks(
   gather(requested, outcomes, distinct, mode);
 
   const peeks: Outcome[] = [];
+  const reports: Outcome[] = [];
   const inFleet: Outcome[] = [];
   const onNode: Outcome[] = [];
   for (const outcome of distinct) {
     if (outcome.reason !== undefined) continue;
     if (outcome.isPeek) peeks.push(outcome);
+    else if (outcome.isReport) reports.push(outcome);
     else if (isOnNode(outcome)) onNode.push(outcome);
     else inFleet.push(outcome);
   }
   if (peeks.length > 0) lookAtAll(caller.app, peeks);
+  if (reports.length > 0) {
+    if (mode === "each" || allAllowed(distinct)) reportAll(caller.app, reports, mode);
+    else lookInstead(caller.app, reports);
+  }
   const { maxWaitUs, holds } = requested[0] as RequestedCheck;
   const waits = maxWaitUs > 0 ? (inFleet[0] ?? onNode[0]) : undefined;
   if (waits !== undefined) {
@@ -142,7 +157,10 @@ export function decideRequestedChecks(
   const watched = holds ? [] : distinct.filter(({ reason, isPeek }) => reason === "shadow" && !isPeek);
   // Redis may be asked for these, and the caller may leave meanwhile. What a refused check was charged is refunded already.
   if (!isRefused && watched.length > 0 && charges.length > 0) keepUndecided(charges);
-  for (const outcome of watched) watch(outcome);
+  for (const outcome of watched) {
+    if (!outcome.isReport) watch(outcome);
+    else if (!isRefused && outcome.keyValues !== undefined) observeReport(checkOf(outcome), outcome.cost);
+  }
   forgetUndecided();
   // The caller of a hold charges for good once the hold is noted.
   if (!isRefused && !holds) chargeForGood(charges);
@@ -196,7 +214,7 @@ export function longestDelayUs(outcomes: readonly Outcome[]): number {
 function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], distinct: Outcome[], mode: Mode): undefined {
   const byCounters: Record<string, Outcome> = {};
   for (const ask of requested) {
-    const { keyValues, cost, isPeek } = ask;
+    const { keyValues, cost, isPeek, isReport } = ask;
     const reason = reasonOf(ask);
     const isTogether = mode === "all" && !isPeek && keyValues !== undefined;
     const isCounted = isTogether && (reason === undefined || reason === "shadow");
@@ -212,13 +230,15 @@ function gather(requested: readonly RequestedCheck[], outcomes: Outcome[], disti
         reason,
         merged: newMergedDecision(),
         isPeek,
+        isReport,
+        debt: 0,
         charged: false,
         waitedUs: ask.maxWaitUs > 0 ? 0 : undefined,
       };
       if (isCounted) byCounters[counters] = outcome;
       distinct.push(outcome);
     } else {
-      outcome.cost = math.min(outcome.cost + cost, mostCost);
+      outcome.cost = isReport ? outcome.cost + cost : math.min(outcome.cost + cost, mostCost);
     }
     outcomes.push(outcome);
   }
@@ -246,8 +266,9 @@ function isOnNode({ policy }: Outcome): boolean {
   return policy.policy.store === "node";
 }
 
-function checkOf({ policy, keyValues, cost }: Outcome): Check {
-  return newCheck(pricedPolicy(policy, cost), keyValues as string, true);
+/** A report is charged whatever the policy's cost is. */
+function checkOf({ policy, keyValues, cost, isReport }: Outcome): Check {
+  return newCheck(isReport ? policy : pricedPolicy(policy, cost), keyValues as string, true);
 }
 
 /** The outcome gets the decisions of the check's limits. */
@@ -378,6 +399,33 @@ function lookAtAll(app: string, peeks: readonly Outcome[]): void {
 function look(outcome: Outcome, asksRedis: boolean): void {
   const check = checkOf(outcome);
   outcome.allowed = peek(check, outcome.merged, asksRedis || isOnNode(outcome));
+  noteDegradation(outcome, check);
+}
+
+/** One call to Redis charges many of them. Of those that belong together, none on this node is charged if one in Redis could not be. */
+function reportAll(app: string, reports: readonly Outcome[], mode: Mode): void {
+  const inFleet: Outcome[] = [];
+  const onNode: Outcome[] = [];
+  for (const outcome of reports) {
+    if (isOnNode(outcome)) onNode.push(outcome);
+    else inFleet.push(outcome);
+  }
+  inThreads(inFleet, [], reportOne);
+  if (mode === "each" || allAllowed(inFleet)) for (const outcome of onNode) reportOne(outcome);
+  else lookInstead(app, onNode);
+}
+
+/** Reports that are not charged, because others that belong to them cannot be, hear what is left. */
+function lookInstead(app: string, reports: readonly Outcome[]): void {
+  lookAtAll(app, reports);
+  for (const outcome of reports) outcome.allowed = outcome.reason === undefined || outcome.allowed;
+}
+
+function reportOne(this: void, outcome: Outcome): void {
+  const check = checkOf(outcome);
+  const debt = report(check, outcome.cost, outcome.merged);
+  outcome.debt = debt ?? 0;
+  outcome.allowed = debt !== undefined;
   noteDegradation(outcome, check);
 }
 

@@ -26,7 +26,7 @@ interface Fields {
 /** The depth of the request, its list of checks, a check, its key. */
 const json = strictJson(4);
 const fieldsOfRequest = fieldsNamed(["mode", "checks"]);
-const fieldsOfCheck = fieldsNamed(["policy", "key", "cost", "plan", "peek", "maxWait"]);
+const fieldsOfCheck = fieldsNamed(["policy", "key", "cost", "plan", "peek", "report", "maxWait"]);
 const fieldsOfHoldRequest = fieldsNamed(["policy", "key", "slots", "ttl", "plan", "maxWait"]);
 const fieldsOfHold = fieldsNamed(["hold"]);
 /** A caller that waits keeps a connection and a place in the line. */
@@ -84,6 +84,7 @@ export function readChecks(
       for (let i = 0; i < checks.length; i++) {
         keys += readCheck(checks[i], `checks[${i}]`, written, findings);
       }
+      if (mode === "all") refuseMixture(written, findings);
       refuseWaitingTogether(written, findings);
       refuseLongWaiting(body, written[0], findings);
     }
@@ -137,6 +138,7 @@ function holdIn(request: Readonly<Record<string, unknown>>, findings: Findings):
     cost: slots as number | undefined,
     plan: plan as string | undefined,
     isPeek: false,
+    isReport: false,
     maxWaitUs: readMaxWait(request["maxWait"], "maxWait", findings),
     ttlUs: ttlUs ?? 0,
     path: "",
@@ -228,7 +230,7 @@ function readCheck(check: unknown, path: string, written: Written[], findings: F
   const before = findings.problems.length;
   const inside = `${path}.`;
   const fields = countKnown(check, fieldsOfCheck, inside, findings);
-  const { policy, key, cost, plan, peek, maxWait } = check;
+  const { policy, key, cost, plan, peek, report, maxWait } = check;
   readNames(check, inside, findings);
   if (cost !== undefined && !isCost(cost)) {
     addProblem(findings, { path: `${inside}cost`, expected: aCost, got: describeValue(cost) });
@@ -238,7 +240,8 @@ function readCheck(check: unknown, path: string, written: Written[], findings: F
   }
   const maxWaitUs = readMaxWait(maxWait, `${inside}maxWait`, findings);
   const looks = peek === true || cost === 0;
-  if (looks) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
+  if (report !== undefined) readReport(check, inside, findings);
+  if (looks && report !== true) refuseWaitingPeek(maxWaitUs, `${inside}maxWait`, findings);
   if (findings.problems.length === before) {
     written.push({
       policy: policy as string,
@@ -246,12 +249,45 @@ function readCheck(check: unknown, path: string, written: Written[], findings: F
       cost: costToCharge(cost as number | undefined),
       plan: plan as string | undefined,
       isPeek: looks,
+      isReport: report === true,
       maxWaitUs,
       ttlUs: 0,
       path: inside,
     });
   }
   return fields;
+}
+
+/** What was used is charged at once, so a report neither looks nor waits. */
+function readReport(
+  { cost, peek, report, maxWait }: Readonly<Record<string, unknown>>,
+  inside: string,
+  findings: Findings,
+): undefined {
+  if (typeof report !== "boolean") {
+    addProblem(findings, { path: `${inside}report`, expected: "true or false", got: describeValue(report) });
+  }
+  if (report !== true) return;
+  if (cost === 0) {
+    addProblem(findings, { path: `${inside}cost`, expected: "1 or more: what was used", got: "0" });
+  }
+  if (peek === true) {
+    addProblem(findings, { path: `${inside}peek`, expected: "nothing: a report charges", got: "true" });
+  }
+  if (maxWait !== undefined) {
+    const expected = "nothing: a report waits for nothing";
+    addProblem(findings, { path: `${inside}maxWait`, expected, got: describeValue(maxWait) });
+  }
+}
+
+/** A report cannot be taken back when another check is refused. */
+function refuseMixture(written: readonly Written[], findings: Findings): void {
+  for (const { isReport, path } of written) {
+    if (isReport === (written[0] as Written).isReport) continue;
+    const expected = `${!isReport}, as in the first check; or the mode "each"`;
+    addProblem(findings, { path: `${path}report`, expected, got: `${isReport}` });
+    return;
+  }
 }
 
 /** Reports what is wrong with what names the counters. */

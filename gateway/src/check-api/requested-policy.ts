@@ -33,6 +33,8 @@ export interface Written {
   readonly plan: string | undefined;
   /** Whether it only looks, and charges nothing. */
   readonly isPeek: boolean;
+  /** Whether it charges what was used already, beyond what is left too. */
+  readonly isReport: boolean;
   /** How long it may wait for its units. 0: not at all. */
   readonly maxWaitUs: number;
   /** For how long slots are held that are not renewed. 0: for as long as they live. */
@@ -74,7 +76,7 @@ export function readRequestedChecks(
   for (let i = 0; i < written.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const asked = written[i] as Written;
-    const { isPeek, path } = asked;
+    const { isPeek, isReport, path } = asked;
     checkPlan(caller, policy, asked, wrong);
     const check = requestedCheckOf(policy, asked, holds, wrong);
     const { applied } = check;
@@ -84,13 +86,20 @@ export function readRequestedChecks(
       continue;
     }
     if (applied.policy.holdsSlots && !isPeek && !holds) {
-      const expected =
-        "a policy without limits of concurrency: /sluice/v1/hold takes slots, and its callers say when they are free again";
+      const why = isReport
+        ? "slots are not used up"
+        : "/sluice/v1/hold takes slots, and its callers say when they are free again";
+      const expected = `a policy without limits of concurrency: ${why}`;
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
-    if (policy.policy.deferred) {
-      const expected = "a policy whose cost is not response-bytes: nobody would tell how many they were";
+    if (policy.policy.deferred && isReport && asked.cost === undefined) {
+      const expected = "how many bytes the response had: they are the cost of this policy";
+      addProblem(wrong, { path: `${path}cost`, expected, got: "nothing" });
+      continue;
+    }
+    if (policy.policy.deferred && !isReport) {
+      const expected = "a policy whose cost is not response-bytes: report how many they were";
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
@@ -157,7 +166,7 @@ function checkTtl({ ttlUs, path }: Written, { limits }: CompiledPolicy, wrong: F
 
 /** @param wrong receives what is wrong with the key */
 function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean, wrong: Findings): RequestedCheck {
-  const { key, plan, isPeek, maxWaitUs, path } = asked;
+  const { key, plan, isPeek, isReport, maxWaitUs, path } = asked;
   const cost = asked.cost ?? policy.policy.cost;
   const parts = policy.policy.key;
   const count = parts.length;
@@ -165,7 +174,7 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
     const expected = `a list of ${count}: a value for each part of the policy's key`;
     addProblem(wrong, { path: `${path}key`, expected, got: describeValue(key) });
     const refused = { policy, applied: policy, values: key, keyValues: undefined, address: undefined };
-    return { ...refused, cost, plan, isPeek, maxWaitUs, holds };
+    return { ...refused, cost, plan, isPeek, isReport, maxWaitUs, holds };
   }
   const values: string[] = [];
   let isMissing = false;
@@ -195,7 +204,7 @@ function requestedCheckOf(policy: CompiledPolicy, asked: Written, holds: boolean
   const counts = !isMissing || policy.policy.onMissingKey === "shared";
   const keyValues = counts ? encodeKeyValues(values, count, sha1Hex) : undefined;
   const applied = limitsFor(policy, values, plan);
-  return { policy, applied, values, keyValues, address, cost, plan, isPeek, maxWaitUs, holds };
+  return { policy, applied, values, keyValues, address, cost, plan, isPeek, isReport, maxWaitUs, holds };
 }
 
 /**

@@ -4,11 +4,12 @@
 // ARGV   quota (units), window (µs), burst (units) or precision (µs), cost (units)
 // reply  a string with six numbers for each counter, 8 bytes each: 1 if the counter allows else 0, remaining (units), retry after
 //        (µs, -1 for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs
-// The time is Redis' own, and the same for all counters. The script is atomic, like every script.
+// A counter that owes units allows nothing. The time is Redis' own, and the same for all counters. The script is atomic, like every script.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import { refuseUnpaid } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { admits, charge, describe } from "../../../limiter/src/algorithms/rate.ts";
-import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter } from "./counter.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, saveCounter, unpaidUs } from "./counter.ts";
 
 declare const ALGORITHM: string;
 
@@ -28,11 +29,15 @@ export function chargeBatch(keys: string[], argv: string[]): string {
   for (let i = 0; i < keys.length; i++) {
     const state = counterAt(keys[i] as string);
     loadCounter(rate, state, nowUs);
-    const allowed = admits(rate, state, redisRing, nowUs, cost);
+    let owesUs = 0;
+    if (ALGORITHM !== "concurrency") owesUs = unpaidUs(rate, state, nowUs, true);
+    let allowed = admits(rate, state, redisRing, nowUs + owesUs, cost);
+    if (owesUs > 0) allowed = false;
     if (allowed) charge(rate, state, redisRing);
     if (allowed || state.stepped) saveCounter(rate, state, nowUs);
     const decision = emptyDecision();
-    describe(rate, state, redisRing, nowUs, cost, allowed, decision);
+    describe(rate, state, redisRing, nowUs + owesUs, cost, allowed, decision);
+    if (owesUs > 0) refuseUnpaid(decision, owesUs);
     reply[i] = struct.pack(
       "<dddddd",
       allowed ? 1 : 0,

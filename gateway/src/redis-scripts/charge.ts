@@ -5,12 +5,11 @@
 // reply  [1 if allowed else 0, then six for each counter: 1 if the counter allows else 0, remaining (units), retry after (µs, -1
 //        for never), reset after (µs), delay (µs), charged at (µs): the moment in the counter's state, which a refund needs]
 // A counter's ledger is that of its policy; for a policy that is not leased, it is the key where its ledger would be. Units that are
-// out on leases have not refilled. Ledgers are only read. The time is Redis' own. The script is atomic, like every script: no other
+// out on leases have not refilled. Ledgers are only read. A counter that owes units allows nothing. The time is Redis' own. The script is atomic, like every script: no other
 // command runs between the first read and the last write.
 
-import { type Counter, chargeAll } from "../../../limiter/src/algorithms/charge-all.ts";
+import { type Counter, chargeAll, describeCounter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import { describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
 import {
   counterAt,
@@ -20,6 +19,7 @@ import {
   redisTimeUs,
   type StoredCounter,
   saveCounter,
+  unpaidUs,
 } from "./counter.ts";
 import { loadLedger } from "./stored-ledger.ts";
 
@@ -42,6 +42,7 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
       if (i === 0 || keys[count + i] !== keys[count + i - 1]) loadLedger(keys[count + i] as string, ledger);
       oweWhatIsOut(ledger, counter.rate, counter, nowUs);
     }
+    counter.unpaidUs = unpaidUs(counter.rate, counter, nowUs, true);
     counters[i] = counter;
   }
 
@@ -51,7 +52,7 @@ export function chargeCounters(keys: string[], argv: string[]): number[] {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as RequestedCounter;
     if (allowed || counter.stepped) saveCounter(counter.rate, counter, nowUs);
-    describe(counter.rate, counter, redisRing, nowUs, counter.cost, counter.allowed, decision);
+    describeCounter(counter, redisRing, nowUs, counter.cost, decision);
     reply[i * 6 + 1] = counter.allowed ? 1 : 0;
     reply[i * 6 + 2] = decision.remaining;
     reply[i * 6 + 3] = decision.retryAfterUs;

@@ -11,11 +11,12 @@
 
 import type { CalendarWindow } from "../../../limiter/src/algorithms/calendar-window.ts";
 import { clockToleranceUs, nextCapacity, type Ring } from "../../../limiter/src/algorithms/counter-state.ts";
-import type { Debt } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import { type Debt, isAhead, movesWithClock, standsFromUs } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { lifetimeWindowUs } from "../../../limiter/src/algorithms/fixed-window.ts";
 import type { Algorithm } from "../../../limiter/src/algorithms/limit.ts";
 import { keepsEntries, lifetimeUs, type Rate, unshapedRateOf } from "../../../limiter/src/algorithms/rate.ts";
 import { clockOf, shapedBucket } from "../../../limiter/src/algorithms/shaped-bucket.ts";
+import { debtKeyOf } from "../../../limiter/src/protocol/redis-keys.ts";
 import { areSizes, type BucketSizes, isBucket, readSizes, sizesOf } from "./bucket-sizes.ts";
 
 declare const redis: {
@@ -249,6 +250,25 @@ export function loadDebt(key: string): Debt {
     }
   }
   return debt;
+}
+
+/**
+ * Returns for how long a loaded counter owes units, in µs: it admits nothing until then. Its debt is read only if the counter is ahead of the
+ * clock. The debt's key is not among KEYS, but in the same slot.
+ *
+ * @param writes whether the debt is saved if it moves with a clock that stepped back
+ */
+export function unpaidUs(rate: Rate, state: StoredCounter, nowUs: number, writes: boolean): number {
+  let us = 0;
+  const ahead = isAhead(rate, state, nowUs);
+  if (ahead) {
+    const key = debtKeyOf(state.key);
+    const debt = loadDebt(key);
+    const fromUs = standsFromUs(rate, debt, nowUs);
+    if (writes && movesWithClock(rate, debt, nowUs)) saveDebt(key, fromUs, nowUs, rate.quota);
+    us = fromUs - nowUs;
+  }
+  return us;
 }
 
 export function saveDebt(key: string, paidAtUs: number, nowUs: number, quota: number): void {

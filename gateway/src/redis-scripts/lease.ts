@@ -10,9 +10,9 @@
 // A repeated message gets the same reply and changes nothing; only elsewhere, remaining and reset after may have changed since. The
 // time is Redis' own. The script is atomic, like every script: ledger and counters change together or not at all.
 
-import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
+import { type Counter, describeCounter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
+import { admits } from "../../../limiter/src/algorithms/rate.ts";
 import {
   exchange,
   type Holding,
@@ -29,6 +29,7 @@ import {
   redisTimeUs,
   type StoredCounter,
   saveCounter,
+  unpaidUs,
 } from "./counter.ts";
 import { loadLedger, saveLedger } from "./stored-ledger.ts";
 
@@ -49,6 +50,7 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
     counter.rate = rateFrom(argv[at] as string, argv, at + 1);
     counter.cost = 1;
     loadCounter(counter.rate, counter, nowUs);
+    counter.unpaidUs = unpaidUs(counter.rate, counter, nowUs, true);
     counters[i] = counter;
   }
 
@@ -73,8 +75,9 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
-    admits(counter.rate, counter, redisRing, nowUs, 0);
-    describe(counter.rate, counter, redisRing, nowUs, 1, true, decision);
+    admits(counter.rate, counter, redisRing, nowUs + counter.unpaidUs, 0);
+    counter.allowed = true;
+    describeCounter(counter, redisRing, nowUs, 1, decision);
     reply[i * 2 + 7] = decision.remaining;
     reply[i * 2 + 8] = decision.resetAfterUs;
   }

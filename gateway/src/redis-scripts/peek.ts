@@ -7,9 +7,10 @@
 // The time is Redis' own. The script writes nothing.
 
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
+import { refuseUnpaid } from "../../../limiter/src/algorithms/deferred-charge.ts";
 import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import { type Ledger, oweWhatIsOut } from "../../../limiter/src/lease/ledger.ts";
-import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs } from "./counter.ts";
+import { counterAt, loadCounter, rateFrom, redisRing, redisTimeUs, unpaidUs } from "./counter.ts";
 import { loadLedger } from "./stored-ledger.ts";
 
 const argsPerCounter = 5;
@@ -28,8 +29,11 @@ export function peekCounters(keys: string[], argv: string[]): number[] {
     const state = counterAt(keys[i] as string);
     loadCounter(rate, state, nowUs);
     if (ledger !== undefined) oweWhatIsOut(ledger, rate, state, nowUs);
-    const allowed = admits(rate, state, redisRing, nowUs, cost);
-    describe(rate, state, redisRing, nowUs, cost, allowed, decision);
+    const owesUs = unpaidUs(rate, state, nowUs, false);
+    let allowed = admits(rate, state, redisRing, nowUs + owesUs, cost);
+    if (owesUs > 0) allowed = false;
+    describe(rate, state, redisRing, nowUs + owesUs, cost, allowed, decision);
+    if (owesUs > 0) refuseUnpaid(decision, owesUs);
     reply.push(allowed ? 1 : 0);
     reply.push(decision.remaining);
     reply.push(decision.retryAfterUs);

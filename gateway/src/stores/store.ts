@@ -38,6 +38,14 @@ export interface Store {
     charges: readonly DeferredCharge[],
     notCharged: (this: void, charge: DeferredCharge) => void,
   ) => void;
+  /**
+   * Charges units that were used already to every limit, whether the limits have them or not. May yield.
+   *
+   * @param units 1 or more, whatever the policy's cost is
+   * @param merged gets what the limits have left
+   * @returns how many were charged beyond what was left, of the limit where these are most; undefined: the store did not say that it has charged
+   */
+  readonly report: (this: void, check: Check, units: number, merged: MergedDecision) => number | undefined;
   /** Drops what this nginx keeps about these counters, which an operator has changed. May yield. */
   readonly forget: (this: void, policy: CompiledPolicy, keyValues: string) => void;
 }
@@ -222,6 +230,8 @@ export interface Unanswered {
 export interface Owed {
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
+  /** What a report charges, beyond what is left too. Absent: the request took the policy's cost. */
+  readonly reported?: number;
   /** What Redis was sent about it before; undefined: nothing. */
   readonly unanswered: Unanswered | undefined;
 }

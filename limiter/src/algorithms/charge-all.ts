@@ -1,12 +1,16 @@
 // All-or-nothing charging: either every counter of a request is charged, or none is.
 
 import { type CounterState, emptyState, type Ring } from "./counter-state.ts";
-import { admits, charge, type Rate } from "./rate.ts";
+import type { Decision } from "./decision.ts";
+import { refuseUnpaid } from "./deferred-charge.ts";
+import { admits, charge, describe, type Rate } from "./rate.ts";
 
 /** A counter while a request is decided: its stored state, its rate, and the cost of the request. */
 export interface Counter extends CounterState {
   rate: Rate;
   cost: number;
+  /** For how long the counter owes units, in µs: it admits nothing until then (deferred-charge.ts). */
+  unpaidUs: number;
   /** True if this counter alone admits the request. */
   allowed: boolean;
 }
@@ -16,6 +20,7 @@ export function newCounter(rate: Rate, cost: number): Counter {
   const counter = emptyState() as Counter;
   counter.rate = rate;
   counter.cost = cost;
+  counter.unpaidUs = 0;
   counter.allowed = true;
   return counter;
 }
@@ -31,10 +36,17 @@ export function admitsAll(counters: readonly Counter[], count: number, ring: Rin
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
     counter.stepped = false;
-    counter.allowed = admits(counter.rate, counter, ring, nowUs, counter.cost);
+    counter.allowed = admits(counter.rate, counter, ring, nowUs + counter.unpaidUs, counter.cost);
+    if (counter.unpaidUs > 0) counter.allowed = false;
     if (!counter.allowed) all = false;
   }
   return all;
+}
+
+/** Fills `decision` for a counter that `admitsAll` has decided. */
+export function describeCounter(counter: Counter, ring: Ring, nowUs: number, cost: number, decision: Decision): void {
+  describe(counter.rate, counter, ring, nowUs + counter.unpaidUs, cost, counter.allowed, decision);
+  if (counter.unpaidUs > 0) refuseUnpaid(decision, counter.unpaidUs);
 }
 
 /** Charges the first `count` counters and returns true; or charges none and returns false. */

@@ -1,15 +1,18 @@
-// Charges a request whose cost is known only after it went on: the bytes of its response.
+// Charges units that were used already, whether or not the counter has them: the bytes of a response, and what callers report.
 //
 // The units that the counter has are charged at once. The rest is a debt, which is charged as units come back: the counter moves
 // at once to the state that it will have when the last unit is paid, and that state is not in force until then. Until that moment
 // every request is refused, and a refusal writes nothing. So no window ever gives more than its quota, and time pays the debt
 // whether or not requests come.
 //
-// This works for token-bucket, fixed-window, sliding-window and sliding-log. Each limit of a policy has a debt of its own.
+// A counter that owes is ahead of the clock, and without a debt only a clock that stepped back leaves it there. So whoever decides an ordinary
+// request looks for a debt only beside a counter that is ahead: all others cost nothing more.
+//
+// This works for every algorithm but concurrency. Each limit of a policy has a debt of its own.
 
 import { admitsCalendarWindow, type CalendarWindow, endAfterUs } from "./calendar-window.ts";
 import { type CounterState, type Ring, wrap } from "./counter-state.ts";
-import { type Decision, emptyDecision } from "./decision.ts";
+import { type Decision, emptyDecision, never } from "./decision.ts";
 import { admits, charge, describe, type Rate } from "./rate.ts";
 import { enterClock, type ShapedBucket, timeAt } from "./shaped-bucket.ts";
 import type { SlidingWindow } from "./sliding-window.ts";
@@ -50,6 +53,29 @@ export function standsFromUs(rate: Rate, debt: Debt, nowUs: number): number {
   return Math.max(nowUs, Math.min(sinceUs + owedUs, latestUs));
 }
 
+/** Returns whether a debt may lie beside the counter: its state may be one that is not in force yet. */
+export function isAhead(rate: Rate, state: CounterState, nowUs: number): boolean {
+  const aheadUs = state.atUs - nowUs;
+  if (aheadUs <= 0 || rate.algorithm === "concurrency") return false;
+  if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") return aheadUs >= rate.fullUs;
+  // The clock of a counter that warms is ahead of time, and never behind it.
+  if (rate.algorithm === "shaped-bucket") return aheadUs >= rate.fullUs;
+  return true;
+}
+
+/**
+ * Makes a decision, which was described as of the moment when the debt is paid, the one of now.
+ *
+ * @param unpaidUs how long that takes
+ */
+export function refuseUnpaid(decision: Decision, unpaidUs: number): void {
+  decision.allowed = false;
+  decision.remaining = 0;
+  decision.delayUs = 0;
+  if (decision.retryAfterUs !== never) decision.retryAfterUs += unpaidUs;
+  decision.resetAfterUs += unpaidUs;
+}
+
 /**
  * Returns whether a request whose charge is deferred may go on: nothing is owed and at least one unit is available. Charges
  * nothing; if the clock `stepped`, the state must be saved.
@@ -67,12 +93,7 @@ export function admitsWithDebt(
 ): boolean {
   const allowed = admits(rate, state, ring, fromUs, 1);
   describe(rate, state, ring, fromUs, 1, allowed, decision);
-  if (fromUs > nowUs) {
-    decision.allowed = false;
-    decision.remaining = 0;
-    decision.retryAfterUs += fromUs - nowUs;
-    decision.resetAfterUs += fromUs - nowUs;
-  }
+  if (fromUs > nowUs) refuseUnpaid(decision, fromUs - nowUs);
   return decision.allowed;
 }
 

@@ -180,8 +180,10 @@ export function lifetimeUs(rate: Rate, state: CounterState, nowUs: number): numb
   if (rate.algorithm === "token-bucket" || rate.algorithm === "leaky-bucket") {
     return Math.max(state.atUs - nowUs, 0) + 1;
   }
-  // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border.
-  if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") return rate.windowUs * 2;
+  // A window is kept for the length of a second one, so that it is still there when the clock steps back over a border. One that is ahead owes.
+  if (rate.algorithm === "fixed-window" || rate.algorithm === "calendar-window") {
+    return Math.max(state.atUs - nowUs, 0) + rate.windowUs * 2;
+  }
   // A full one is not like one that was never used. Its own clock is never behind time, so it is full by then.
   if (rate.algorithm === "shaped-bucket") return Math.max(state.atUs - nowUs, 0) + 1 + rate.idleUs;
   return slidingLifetimeUs(rate, state, nowUs);

@@ -81,6 +81,19 @@ export function mergeLimit(
   showIfMoreRestrictive(merged, policy, limitName, decision);
 }
 
+/** Adds what one limit has left after units that were used already were charged to it: that is never refused, and nobody waits for it. */
+export function mergeReported(
+  merged: MergedDecision,
+  policy: CompiledPolicy,
+  limitName: string,
+  decision: Decision,
+): void {
+  decision.allowed = true;
+  decision.retryAfterUs = 0;
+  decision.delayUs = 0;
+  mergeLimit(merged, policy, limitName, decision);
+}
+
 /** Adds the merged decision of a policy that was decided separately. */
 export function mergeAll(merged: MergedDecision, own: MergedDecision): void {
   if (own.policy === undefined) return;

@@ -12,11 +12,11 @@
 // they have spent, and return only units that they no longer have.
 
 import { endAfterUs } from "../algorithms/calendar-window.ts";
-import { admitsAll, type Counter } from "../algorithms/charge-all.ts";
+import { admitsAll, type Counter, describeCounter } from "../algorithms/charge-all.ts";
 import type { CounterState, Ring } from "../algorithms/counter-state.ts";
 import { emptyDecision } from "../algorithms/decision.ts";
 import { lifetimeWindowUs } from "../algorithms/fixed-window.ts";
-import { charge, describe, type Rate, refund } from "../algorithms/rate.ts";
+import { charge, type Rate, refund } from "../algorithms/rate.ts";
 import type { ShapedBucket } from "../algorithms/shaped-bucket.ts";
 import { owesAtLeast, refillUs } from "../algorithms/token-bucket.ts";
 import { maxExact } from "../algorithms/wide-multiply.ts";
@@ -217,7 +217,7 @@ function grantUnits(
   let expiryUs = nowUs + Math.min(parameters.lifetimeUs, longestLifetimeUs);
   for (let i = 0; i < count; i++) {
     const counter = counters[i] as Counter;
-    describe(counter.rate, counter, ring, nowUs, 1, counter.allowed, decision);
+    describeCounter(counter, ring, nowUs, 1, decision);
     remaining = Math.min(remaining, decision.remaining);
     retryAfterUs = Math.max(retryAfterUs, decision.retryAfterUs);
     expiryUs = Math.min(expiryUs, endOf(counter.rate, counter));

@@ -18,7 +18,7 @@ const headOf = ({ atUs, count }: { atUs: number; count: number }) => ({ atUs, co
 type RingCounter = Counter & MemoryCounter;
 
 function ringCounter(rate: Rate, cost: number): RingCounter {
-  return { ...memoryCounter(), rate, cost, allowed: true };
+  return { ...memoryCounter(), rate, cost, unpaidUs: 0, allowed: true };
 }
 
 describe("among the counters of one request,", () => {
@@ -105,6 +105,7 @@ describe("among the counters of one request,", () => {
 
 test("a new counter is unused, with the cost that it is to be charged", () => {
   expect(newCounter(bucket, 7)).toEqual({
+    unpaidUs: 0,
     atUs: 0,
     count: 0,
     nextAtUs: 0,

@@ -314,7 +314,7 @@ describe("a gateway's share while Redis is away", () => {
 describe("leases", () => {
   const shaped = rate({ initial: 10 });
   const leased = (state: ReturnType<typeof memoryCounter>) =>
-    Object.assign(state, { rate: shaped, cost: 1, allowed: true });
+    Object.assign(state, { rate: shaped, cost: 1, unpaidUs: 0, allowed: true });
   const message = { holder: "a", seq: 1, acknowledged: 0, kept: 0, back: 0, want: 40 };
 
   test("are given of a bucket with initial, and not of one that warms, whose units would refill by another clock", () => {

@@ -42,7 +42,12 @@ export class Redis {
   forget(): void {
     this.ledger = { holdings: [], count: 0 };
     this.counters = this.limits.map((limit) =>
-      Object.assign(this.product.memoryCounter(), { rate: this.product.rateOf(limit), cost: 1, allowed: true }),
+      Object.assign(this.product.memoryCounter(), {
+        rate: this.product.rateOf(limit),
+        cost: 1,
+        unpaidUs: 0,
+        allowed: true,
+      }),
     );
   }
 

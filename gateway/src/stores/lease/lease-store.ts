@@ -3,6 +3,7 @@
 
 import { configuredRedis } from "../../redis/redis-settings.ts";
 import { reportMissingRedis } from "../../runtime/missing-parts.ts";
+import { reportInRedis } from "../redis/deferred-charge.ts";
 import type { Charge, Check, Outcome, Spent, Store } from "../store.ts";
 import { admitLeased } from "./admit.ts";
 import { forgetLeaseRefusal } from "./leases.ts";
@@ -19,6 +20,8 @@ export const leaseStore: Store = {
   renew: () => {},
   chargesAtOnce: () => true,
   chargeDeferred: () => {},
+  // Units that are out on leases are debited already, so a report is charged to what Redis has beside them.
+  report: reportInRedis,
   forget: forgetLeaseRefusal,
 };
 

@@ -3,9 +3,10 @@
 // A decision reads, computes and writes without a yield in between, so it needs no lock with one worker. With several workers, a
 // policy with a single fixed window uses an atomic incr; everything else holds the lock of its policy and key values.
 
-import { chargeAll } from "../../../../limiter/src/algorithms/charge-all.ts";
+import { chargeAll, describeCounter } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { renewSlots } from "../../../../limiter/src/algorithms/concurrency.ts";
 import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
+import { isAhead, refuseUnpaid } from "../../../../limiter/src/algorithms/deferred-charge.ts";
 import { admitsFixedWindow, type FixedWindow } from "../../../../limiter/src/algorithms/fixed-window.ts";
 import {
   admits,
@@ -47,6 +48,7 @@ import {
   placeNewcomer,
   releaseAll,
 } from "./counter-places.ts";
+import { unpaidOnNode } from "./debts-on-node.ts";
 import { acquire, acquireBeside, release } from "./key-lock.ts";
 import { sharedLock } from "./shared-cells.ts";
 
@@ -325,6 +327,10 @@ function chargeLoaded(
   now: number,
 ): boolean {
   const count = limits.length;
+  for (let i = 0; i < count; i++) {
+    const counter = counters[i] as CellCounter;
+    counter.unpaidUs = unpaidOnNode(counter, now, policy);
+  }
   const allowed = chargeAll(counters, count, cellRing, now);
   let stored = true;
   for (let i = 0; i < count; i++) {
@@ -333,7 +339,7 @@ function chargeLoaded(
     if ((allowed || counter.stepped) && !saveCounter(counter, now)) stored = false;
     if (chargedAt !== undefined) chargedAt[i] = counter.shared ? -counter.atUs : counter.atUs;
     if (merged !== undefined) {
-      describe(limit.rate, counter, cellRing, now, counter.cost, counter.allowed, decision);
+      describeCounter(counter, cellRing, now, counter.cost, decision);
       mergeLimit(merged, policy, limit.name, decision);
     }
   }
@@ -441,6 +447,10 @@ function chargeLone(
   now: number,
 ): boolean {
   const { rate, cost } = lone;
+  if (isAhead(rate, lone, now)) {
+    const unpaidUs = unpaidOnNode(lone, now, policy);
+    if (unpaidUs > 0) return refuseOwing(policy, limit, merged, now, unpaidUs);
+  }
   const allowed = admits(rate, lone, cellRing, now, cost);
   if (allowed) charge(rate, lone, cellRing);
   if ((allowed || lone.stepped) && !saveCounter(lone, now)) return refuseUncounted(policy, limit, merged);
@@ -453,10 +463,27 @@ function chargeLone(
   return allowed;
 }
 
+/** Refuses because the counter in `lone` owes units, until they are paid. */
+function refuseOwing(
+  policy: CompiledPolicy,
+  { name, rate }: CompiledLimit,
+  merged: MergedDecision | undefined,
+  now: number,
+  unpaidUs: number,
+): false {
+  if (merged === undefined) return false;
+  const paidAtUs = now + unpaidUs;
+  const allowed = admits(rate, lone, cellRing, paidAtUs, lone.cost);
+  describe(rate, lone, cellRing, paidAtUs, lone.cost, allowed, decision);
+  refuseUnpaid(decision, unpaidUs);
+  mergeLimit(merged, policy, name, decision);
+  return false;
+}
+
 /**
  * Charges one fixed window without a lock: reads the cell, and if its window is open charges it by one atomic incr.
  *
- * @returns undefined if the cell has another window: opening a window needs the lock
+ * @returns undefined if the cell has another window, or owes units: opening a window needs the lock
  */
 function chargeByIncr(
   policy: CompiledPolicy,
@@ -470,6 +497,7 @@ function chargeByIncr(
   const { cost } = policy.policy;
   const counter = prepared(0, limit, keyValues, cost);
   if (!loadCounter(counter, now)) return undefined;
+  if (isAhead(rate, counter, now) && unpaidOnNode(counter, now, undefined) > 0) return undefined;
   const openedAtUs = counter.atUs;
   let allowed = admitsFixedWindow(rate, counter, now, cost);
   if (counter.nextAtUs !== openedAtUs) return undefined;

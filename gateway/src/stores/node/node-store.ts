@@ -27,6 +27,8 @@ export const nodeStore: Store = {
   renew,
   chargesAtOnce,
   chargeDeferred,
+  report: ({ policy, keyValues }, units, merged) =>
+    chargeDeferredOnNode(policy, policy.limits, keyValues, units, merged),
   forget: forgetOnNode,
 };
 
@@ -96,5 +98,7 @@ function chargesAtOnce(this: void): boolean {
 }
 
 function chargeDeferred(this: void, charges: readonly DeferredCharge[]): void {
-  for (const { policy, limits, keyValues, units } of charges) chargeDeferredOnNode(policy, limits, keyValues, units);
+  for (const { policy, limits, keyValues, units } of charges) {
+    chargeDeferredOnNode(policy, limits, keyValues, units, undefined);
+  }
 }

@@ -1,7 +1,6 @@
 // Operators' orders about one counter in this nginx's shared memory: read it, forget it, or add units back.
 
-import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
-import { admits, capacity, describe, lifetimeUs } from "../../../../limiter/src/algorithms/rate.ts";
+import { capacity, lifetimeUs } from "../../../../limiter/src/algorithms/rate.ts";
 import { topUp } from "../../../../limiter/src/algorithms/top-up.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import type { CounterReading } from "../../../../limiter/src/protocol/push-messages.ts";
@@ -20,12 +19,12 @@ import {
   storeCell,
 } from "./counter-cells.ts";
 import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
-import { describeWithDebt, forgetDebt } from "./deferred-charge.ts";
+import { forgetDebt, unpaidOnNode } from "./debts-on-node.ts";
+import { describeWithDebt } from "./deferred-charge.ts";
 import { lockOf, mustAgree } from "./node-counters.ts";
 
 /** Work space: what is read here is written before anything yields. */
 const counter = newCellCounter();
-const decision = emptyDecision();
 
 /** Reads the current state of the counters; charges nothing. */
 export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterReading[] {
@@ -33,16 +32,8 @@ export function readOnNode(policy: CompiledPolicy, keyValues: string): CounterRe
   const readings: CounterReading[] = [];
   for (const limit of policy.limits) {
     const { name, rate } = limit;
-    // A limit is reported as to a request of one unit; if the charge is deferred, the debt is included.
-    let reported = decision;
-    if (policy.policy.deferred) {
-      reported = describeWithDebt(limit, keyValues, now);
-    } else {
-      load(limit, keyValues, now);
-      const allowed = admits(rate, counter, cellRing, now, 1);
-      describe(rate, counter, cellRing, now, 1, allowed, decision);
-    }
-    const { remaining, resetAfterUs } = reported;
+    // A limit is reported as to a request of one unit, with its debt.
+    const { remaining, resetAfterUs } = describeWithDebt(limit, keyValues, now);
     readings.push({ name, capacity: capacity(rate), remaining, resetAfterUs });
   }
   return readings;
@@ -93,6 +84,8 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
   const { rate } = limit;
   if (!load(limit, keyValues, now)) return;
   loadRing(counter);
+  // What is owed is not topped up.
+  if (unpaidOnNode(counter, now, undefined) > 0) return;
   const { atUs, count } = counter;
   topUp(rate, counter, cellRing, now, units);
   if (rate.algorithm === "fixed-window" && counter.atUs === atUs && !counter.shared) {

@@ -1,17 +1,20 @@
 // Looks at counters in this nginx's shared memory, and changes nothing.
 
+import { admitsAll, describeCounter } from "../../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
-import { admits, describe, keepsEntries } from "../../../../limiter/src/algorithms/rate.ts";
+import { keepsEntries } from "../../../../limiter/src/algorithms/rate.ts";
 import { beginShare, type LastKnown } from "../../../../limiter/src/algorithms/share.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
 import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { nowUs } from "../../runtime/clock.ts";
 import { cellRing, loadRing, newCellCounter } from "./counter-cells.ts";
 import { acquireAll, loadPlaced, releaseAll } from "./counter-places.ts";
+import { unpaidOnNode } from "./debts-on-node.ts";
 import { lockOf, mustAgree } from "./node-counters.ts";
 
 /** Work space: what is read here is written before anything yields. */
 const counter = newCellCounter();
+const counters = [counter];
 const decision = emptyDecision();
 
 /**
@@ -41,8 +44,9 @@ export function peekOnNode(
     if (known !== undefined && (known.limits === undefined || known.limits.includes(name))) {
       beginShare(rate, counter, cellRing, known, now);
     }
-    const own = admits(rate, counter, cellRing, now, counter.cost);
-    describe(rate, counter, cellRing, now, counter.cost, own, decision);
+    counter.unpaidUs = unpaidOnNode(counter, now, undefined);
+    const own = admitsAll(counters, 1, cellRing, now);
+    describeCounter(counter, cellRing, now, counter.cost, decision);
     mergeLimit(merged, policy, name, decision);
     if (!own) allowed = false;
   }

@@ -3,13 +3,13 @@
 //
 // The charge is what would still count if Redis had been charged at once. While it was not charged, its own counter refilled, by
 // a whole burst or window at most; for that long the whole debt counts. After that the debt shrinks, at the rate of this worker's
-// share of the limit. Units of a fixed window expire with the window. For a policy that charges responses, all units are charged,
-// even those that the limit does not have.
+// share of the limit. Units of a fixed window expire with the window. For a policy that charges responses, and for reports, all units are
+// charged, even those that the limit does not have.
 
 import { followWindow } from "../../../../limiter/src/algorithms/calendar-window.ts";
 import { capacity, type Rate } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
-import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
 import { countForgottenUnits, countLateUnits } from "../../metrics/redis-calls.ts";
 import { theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts, groupOf, isReachable } from "../../redis/script-call.ts";
@@ -23,6 +23,7 @@ import { warnSparingly } from "../../runtime/sparing-log.ts";
 import { stopwatchUs, wallSeconds } from "../../runtime/stopwatch.ts";
 import { liveGateways } from "../../snapshot/live-gateways.ts";
 import type { Owed, Unanswered } from "../store.ts";
+import { deferredScript, leasedScript, numbersPerDeferred, pushDeferredKeys, scriptOf } from "./deferred-scripts.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { firstKey, groupsOf } from "./slot-groups.ts";
 import { roundTrips } from "./slot-renewals.ts";
@@ -32,6 +33,8 @@ interface Debt {
   readonly group: number;
   readonly policy: CompiledPolicy;
   readonly keyValues: string;
+  /** Whether it is charged beyond what is left, too. */
+  readonly isWhole: boolean;
   /** For each limit, as of `atUs`; fractions come from refills. */
   readonly units: number[];
   /** By the stopwatch: when the debt began, and when it was last updated. */
@@ -46,13 +49,12 @@ type Debts = Record<string, Debt | undefined>;
 
 const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
 const chargeUpTo = scripts["charge_up_to"] as Script;
-const chargeDeferredScript = scripts["charge_deferred"] as Script;
-/** How many numbers `charge_deferred` replies for each counter. */
-const numbersPerDeferred = 4;
 /** In policies and keys, which take a few MB. Further debts are dropped, those of apps that have many first. */
 const mostDebts = 10_000;
 /** The rest is paid after these. */
 const mostDebtsTogether = 1_000;
+/** What a script is told of one counter. */
+const argumentsPerCounter = 5;
 /** Short, so that in nearly all cases the debts are charged before requests reach a Redis that answers again. */
 const firstPauseMs = 10;
 /** Used while all nodes of a Cluster that are owed something are away. */
@@ -71,30 +73,32 @@ let sweptUs = 0;
 
 /** Called when the request goes on, and not before: Redis would be charged for requests that are refused, or whose clients leave. */
 export function oweForGood(owed: Owed): void {
-  const { policy, unanswered } = owed;
+  const { policy, unanswered, reported } = owed;
   // Redis is owed the units of the response when they are known.
-  if (policy.policy.deferred) return;
+  if (policy.policy.deferred && reported === undefined) return;
   if (unanswered === undefined || unanswered.lost === false) noteOwed(owed);
   else if (unanswered.abandoned && unanswered.lost === undefined) oweWhenReplied(unanswered, owed);
 }
 
 /** Redis has not replied yet, or just has. */
 function oweWhenReplied(unanswered: Unanswered, owed: Owed): void {
-  // What Redis had charged has been refunded by now.
-  if (unanswered.reconciled) noteOwed(owed);
-  else if (unanswered.owed === undefined) unanswered.owed = [owed];
+  if (unanswered.reconciled) {
+    // What Redis had charged has been refunded by now. A report stays charged.
+    if (owed.reported === undefined) noteOwed(owed);
+  } else if (unanswered.owed === undefined) unanswered.owed = [owed];
   else unanswered.owed.push(owed);
 }
 
 /** Called when Redis has not charged these units. */
-export function noteOwed({ policy, keyValues }: Owed): void {
-  owe(policy, keyValues, policy.policy.cost);
+export function noteOwed({ policy, keyValues, reported }: Owed): void {
+  const isWhole = policy.policy.deferred || reported !== undefined;
+  owe(policy, keyValues, reported ?? policy.policy.cost, isWhole);
 }
 
-/** @param units that were just taken */
-export function owe(policy: CompiledPolicy, keyValues: string, units: number): void {
+/** @param units that were just taken @param isWhole whether they are charged beyond what is left, too */
+export function owe(policy: CompiledPolicy, keyValues: string, units: number, isWhole: boolean): void {
   if (!policy.limits.some(({ rate }) => rate.algorithm !== "concurrency")) return;
-  const debt = debtOf(groupOf(theRedis(), firstKey({ policy, keyValues })), policy, keyValues);
+  const debt = debtOf(groupOf(theRedis(), firstKey({ policy, keyValues })), policy, keyValues, isWhole);
   if (debt === undefined) {
     countForgottenUnits(units);
     return;
@@ -120,14 +124,14 @@ export function noteUncharged(policy: CompiledPolicy, keyValues: string): void {
 export function isUncharged(policy: CompiledPolicy, keyValues: string): boolean {
   if (places.taken === 0) return false;
   const group = groupOf(theRedis(), firstKey({ policy, keyValues }));
-  return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues })] !== undefined;
+  return uncharged[group] === true && groups[group]?.[nameOf({ policy, keyValues, isWhole: true })] !== undefined;
 }
 
 /** @returns undefined if there is no more room */
-function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt | undefined {
+function debtOf(group: number, policy: CompiledPolicy, keyValues: string, isWhole: boolean): Debt | undefined {
   const debts = groups[group] ?? {};
   groups[group] = debts;
-  const name = nameOf({ policy, keyValues });
+  const name = nameOf({ policy, keyValues, isWhole });
   const known = debts[name];
   if (known !== undefined && known.policy.limits === policy.limits) return known;
   if (known === undefined) {
@@ -138,7 +142,7 @@ function debtOf(group: number, policy: CompiledPolicy, keyValues: string): Debt 
   const nowUs = stopwatchUs();
   // If the policy was edited meanwhile, the debts of unchanged limits are kept.
   const units = policy.limits.map(({ counterFamily }) => unitsOf(known, counterFamily));
-  const debt = { group, policy, keyValues, units, sinceUs: nowUs, atUs: nowUs, windows: windowsOf(policy) };
+  const debt = { group, policy, keyValues, isWhole, units, sinceUs: nowUs, atUs: nowUs, windows: windowsOf(policy) };
   debts[name] = debt;
   return debt;
 }
@@ -152,8 +156,8 @@ function unitsOf(debt: Debt | undefined, counterFamily: string): number {
 }
 
 /** Plans of a policy with other counters have debts of their own. The values come last, because clients write them. */
-function nameOf({ policy, keyValues }: Pick<Debt, "policy" | "keyValues">): string {
-  return `${policy.counterPrefix}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}:${keyValues}`;
+function nameOf({ policy, keyValues, isWhole }: Pick<Debt, "policy" | "keyValues" | "isWhole">): string {
+  return `${isWhole ? "+" : ""}${policy.counterPrefix}${policy.limits.map(({ counterSuffix }) => counterSuffix).join("")}:${keyValues}`;
 }
 
 /** Makes room: removes debts that have completely refilled. */
@@ -265,6 +269,7 @@ interface Payment {
   readonly group: number;
   readonly debts: readonly Debt[];
   readonly units: number;
+  readonly counters: number;
   readonly call: Call;
 }
 
@@ -273,10 +278,10 @@ function payTogether(members: readonly Debt[], stuck: Record<number, boolean | u
   const settings = theRedis();
   const payments: Payment[] = [];
   for (const { id, members: debts } of groupsOf(settings, members)) {
-    const reconciled = debts.filter(({ policy }) => policy.policy.deferred);
-    const others = debts.filter(({ policy }) => !policy.policy.deferred);
-    addPayment(payments, id, chargeUpTo, others);
-    addPayment(payments, id, chargeDeferredScript, reconciled);
+    for (const script of [chargeUpTo, deferredScript, leasedScript]) {
+      const own = debts.filter(({ policy, isWhole }) => (isWhole ? scriptOf(policy) : chargeUpTo) === script);
+      addPayment(payments, id, script, own);
+    }
   }
   const calls = payments.map(({ call }) => call);
   callScripts(settings, calls);
@@ -301,14 +306,13 @@ function addPayment(payments: Payment[], group: number, script: Script, debts: r
   if (keys.length === 0) return;
   const keysAndArgs = keys.concat(args);
   const call: Call = { script, keyCount: keys.length, keysAndArgs, reply: undefined, failure: undefined };
-  payments.push({ group, debts: present, units, call });
+  payments.push({ group, debts: present, units, counters: args.length / argumentsPerCounter, call });
 }
 
 /** @returns false: it was certainly not made, and is owed again */
-function settle({ debts, units, call }: Payment): boolean {
-  const { script, keyCount, reply, failure, mayHaveRun } = call;
-  const fits =
-    script === chargeUpTo ? type(reply) === "number" : areNumbers(reply, (keyCount / 2) * numbersPerDeferred);
+function settle({ debts, units, counters, call }: Payment): boolean {
+  const { script, reply, failure, mayHaveRun } = call;
+  const fits = script === chargeUpTo ? type(reply) === "number" : areNumbers(reply, counters * numbersPerDeferred);
   if (fits) {
     countLateUnits(units);
   } else if (failure === undefined || mayHaveRun) {
@@ -322,17 +326,15 @@ function settle({ debts, units, call }: Payment): boolean {
 }
 
 /** @returns the largest number of units over all limits */
-function pushDebt({ policy, keyValues, units }: Debt, keys: string[], args: string[]): number {
+function pushDebt({ policy, keyValues, isWhole, units }: Debt, keys: string[], args: string[]): number {
   let most = 0;
   for (let i = 0; i < units.length; i++) {
     const limit = policy.limits[i] as CompiledLimit;
     // A unit that has partly refilled counts as a whole.
     const whole = math.ceil(units[i] as number);
     if (whole === 0) continue;
-    const key = keyOf(policy, limit, keyValues);
-    keys.push(key);
-    // The key for units that the limit does not have.
-    if (policy.policy.deferred) keys.push(debtKeyOf(key));
+    if (isWhole) pushDeferredKeys(keys, policy, limit, keyValues);
+    else keys.push(keyOf(policy, limit, keyValues));
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, whole);
     most = math.max(most, whole);

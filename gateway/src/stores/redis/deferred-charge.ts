@@ -1,27 +1,26 @@
-// Charges that are made after requests were admitted, in Redis: see limiter/src/algorithms/deferred-charge.ts. A debt is stored
-// beside its counter, in the same hash slot.
+// Charges of units that were used already, in Redis: see limiter/src/algorithms/deferred-charge.ts. A debt is stored beside its counter, in
+// the same hash slot.
 
-import { emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
+import { type Decision, emptyDecision } from "../../../../limiter/src/algorithms/decision.ts";
 import { capacity } from "../../../../limiter/src/algorithms/rate.ts";
 import type { CompiledLimit, CompiledPolicy } from "../../../../limiter/src/compiled/compile.ts";
-import { type MergedDecision, mergeLimit } from "../../../../limiter/src/compiled/merged-decision.ts";
-import { debtKeyOf, keyOf } from "../../../../limiter/src/protocol/redis-keys.ts";
+import { type MergedDecision, mergeLimit, mergeReported } from "../../../../limiter/src/compiled/merged-decision.ts";
 import { addPending, type Event } from "../../metrics/counts.ts";
-import { theRedis } from "../../redis/redis-settings.ts";
+import { configuredRedis, theRedis } from "../../redis/redis-settings.ts";
 import { type Call, callScripts } from "../../redis/script-call.ts";
 import { areNumbers, oddReply } from "../../redis/script-reply.ts";
-import type { Script } from "../../redis/script-request.ts";
+import { reportMissingRedis } from "../../runtime/missing-parts.ts";
 import { warnSparingly } from "../../runtime/sparing-log.ts";
 import type { RedisSettings } from "../../settings.ts";
 import type { Check, DeferredCharge } from "../store.ts";
+import { deferredScript, numbersPerDeferred, pushDeferredKeys, scriptOf } from "./deferred-scripts.ts";
+import { isDecidedHere } from "./overload.ts";
+import { hasReply } from "./pending-check.ts";
 import { pushNumbers } from "./script-arguments.ts";
 import { type Group, groupsOf } from "./slot-groups.ts";
 import { roundTrips } from "./slot-renewals.ts";
-import { callInBatch, waitLimitMs } from "./submit.ts";
+import { callInBatch, callSurely, waitLimitMs } from "./submit.ts";
 
-const scripts = require("sluice_redis_scripts") as Readonly<Record<string, Script>>;
-const deferredScript = scripts["charge_deferred"] as Script;
-const numbersPerCounter = 4;
 /**
  * Redis does nothing else while it executes these. Each has two keys and five arguments; with many more counters, Lua could not pass all
  * of them in one call.
@@ -43,24 +42,71 @@ export function admitDeferredInRedis(
   const keys: string[] = [];
   const args: string[] = [];
   push(keys, args, policy, keyValues, 0);
-  const count = policy.limits.length * numbersPerCounter;
+  const count = policy.limits.length * numbersPerDeferred;
   const limitMs = waitLimitMs(settings, policy, check.asksRedis === true);
   const [reply, failure] = callInBatch(settings, deferredScript, keys, args, count, limitMs);
   if (reply === undefined) return $multi(undefined, failure);
   const decision = emptyDecision();
   let allowed = true;
   for (let i = 0; i < policy.limits.length; i++) {
-    const { rate, name } = policy.limits[i] as CompiledLimit;
-    const at = i * numbersPerCounter;
-    decision.allowed = reply[at] === 1;
-    decision.limit = capacity(rate);
-    decision.remaining = reply[at + 1] as number;
-    decision.retryAfterUs = reply[at + 2] as number;
-    decision.resetAfterUs = reply[at + 3] as number;
+    const { name } = policy.limits[i] as CompiledLimit;
+    readDecision(policy, reply, i, decision);
     if (!decision.allowed) allowed = false;
     mergeLimit(merged ?? mergedOfAll, policy, name, decision);
   }
   return $multi(allowed, undefined);
+}
+
+function readDecision({ limits }: CompiledPolicy, reply: readonly number[], place: number, decision: Decision): void {
+  const at = place * numbersPerDeferred;
+  decision.allowed = reply[at] === 1;
+  decision.limit = capacity((limits[place] as CompiledLimit).rate);
+  decision.remaining = reply[at + 1] as number;
+  decision.retryAfterUs = reply[at + 2] as number;
+  decision.resetAfterUs = reply[at + 3] as number;
+}
+
+/**
+ * Charges units that were used, whether the limits have them or not, in a batch with the checks of other requests. Yields.
+ *
+ * @param check gets what Redis was sent, if it did not reply
+ * @param merged receives every limit if Redis replied
+ * @returns as `Store.report`
+ */
+export function reportInRedis(this: void, check: Check, units: number, merged: MergedDecision): number | undefined {
+  const redis = configuredRedis();
+  if (redis === undefined) {
+    reportMissingRedis();
+    return undefined;
+  }
+  if (redis.overload !== undefined && isDecidedHere(redis.overload, [check])) {
+    check.overloaded = true;
+    return undefined;
+  }
+  const { policy, keyValues } = check;
+  const { limits } = policy;
+  const keys: string[] = [];
+  const args: string[] = [];
+  push(keys, args, policy, keyValues, units);
+  const limitMs = waitLimitMs(redis, policy, check.asksRedis === true);
+  const pending = callSurely(redis, scriptOf(policy), keys, args, limits.length * numbersPerDeferred, limitMs);
+  if (!hasReply(pending)) {
+    check.unanswered = pending;
+    warnSparingly("Redis did not say that a report is charged", pending.failure);
+    return undefined;
+  }
+  return readReport(policy, pending.numbers as unknown as readonly number[], merged);
+}
+
+function readReport(policy: CompiledPolicy, reply: readonly number[], merged: MergedDecision): number {
+  const decision = emptyDecision();
+  let most = 0;
+  for (let i = 0; i < policy.limits.length; i++) {
+    readDecision(policy, reply, i, decision);
+    mergeReported(merged, policy, (policy.limits[i] as CompiledLimit).name, decision);
+    most = math.max(most, reply[i * numbersPerDeferred + numbersPerDeferred - 1] as number);
+  }
+  return most;
 }
 
 /**
@@ -87,7 +133,7 @@ function chargeTogether(
   callScripts(redis, calls);
   for (let i = 0; i < calls.length; i++) {
     const { keyCount, reply, failure, mayHaveRun } = calls[i] as Call;
-    if (areNumbers(reply, (keyCount / 2) * numbersPerCounter)) continue;
+    if (areNumbers(reply, (keyCount / 2) * numbersPerDeferred)) continue;
     warnSparingly("responses were not charged at once", failure ?? oddReply);
     for (const charge of (groups[i] as Group<DeferredCharge>).members) {
       if (failure === undefined || mayHaveRun) countUncharged(charge.responses);
@@ -112,9 +158,7 @@ export function countUncharged(responses: number): void {
 
 function push(keys: string[], args: string[], policy: CompiledPolicy, keyValues: string, units: number): void {
   for (const limit of policy.limits) {
-    const key = keyOf(policy, limit, keyValues);
-    keys.push(key);
-    keys.push(debtKeyOf(key));
+    pushDeferredKeys(keys, policy, limit, keyValues);
     args.push(limit.rate.algorithm);
     pushNumbers(args, limit, units);
   }

@@ -10,7 +10,7 @@ import type { RedisSettings } from "../../settings.ts";
 import type { Check, Outcome, Store } from "../store.ts";
 import { isUncharged } from "./debts.ts";
 import { decideInRedis } from "./decide-checks.ts";
-import { admitDeferredInRedis, chargeDeferredInRedis } from "./deferred-charge.ts";
+import { admitDeferredInRedis, chargeDeferredInRedis, reportInRedis } from "./deferred-charge.ts";
 import { byChoice, isDecidedHere } from "./overload.ts";
 import { peekInRedis } from "./peek.ts";
 import { endOfCall, refundInRedis, refundInRedisLater } from "./refunds.ts";
@@ -26,6 +26,7 @@ export const exactStore: Store = {
   renew: renewInRedis,
   chargesAtOnce: () => false,
   chargeDeferred: chargeDeferredInRedis,
+  report: reportInRedis,
   forget: () => forgetRefusalsEverywhere(),
 };
 

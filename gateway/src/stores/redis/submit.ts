@@ -59,7 +59,7 @@ export function submit(settings: RedisSettings, checks: readonly Check[], key: s
 /** @param key of the first counter @param limitMs the longest that the request waits */
 export function submitPending(settings: RedisSettings, pending: PendingCheck, key: string, limitMs: number): void {
   pending.limitMs = limitMs;
-  pending.inQueue = pending.mustKeep || limitMs < longestWaitMs(settings.deadlineMs);
+  if (pending.mustKeep || limitMs < longestWaitMs(settings.deadlineMs)) pending.inQueue = true;
   submitMeasured(settings, queueOf(settings, groupOf(settings, key), reconcile), pending);
 }
 
@@ -78,12 +78,35 @@ export function callInBatch(
   count: number,
   limitMs: number = longestWaitMs(settings.deadlineMs),
 ): LuaMultiReturn<[readonly number[] | undefined, string | undefined]> {
-  const keysAndArgs = keys.concat(args);
-  const call = { script, keyCount: keys.length, keysAndArgs, numbers: count, reply: undefined, failure: undefined };
-  const pending: PendingCheck = newPendingCheck([], undefined, call);
+  const pending = pendingCall(script, keys, args, count);
   submitPending(settings, pending, keys[0] as string, limitMs);
   if (!hasReply(pending)) return $multi(undefined, pending.failure);
   return $multi(pending.numbers as unknown as readonly number[], undefined);
+}
+
+/**
+ * Does the same for a call that is made even if the request's client goes away meanwhile.
+ *
+ * @returns with the numbers, or with what failed
+ */
+export function callSurely(
+  settings: RedisSettings,
+  script: Script,
+  keys: readonly string[],
+  args: readonly string[],
+  count: number,
+  limitMs: number,
+): PendingCheck {
+  const pending = pendingCall(script, keys, args, count);
+  pending.inQueue = true;
+  submitPending(settings, pending, keys[0] as string, limitMs);
+  return pending;
+}
+
+function pendingCall(script: Script, keys: readonly string[], args: readonly string[], count: number): PendingCheck {
+  const keysAndArgs = keys.concat(args);
+  const call = { script, keyCount: keys.length, keysAndArgs, numbers: count, reply: undefined, failure: undefined };
+  return newPendingCheck([], undefined, call);
 }
 
 /**

@@ -12,13 +12,13 @@ import { chargeDeferredOnNode } from "../node/deferred-charge.ts";
 import { beginShareOnNode } from "../node/node-counters.ts";
 import { admitOnNode, nodeStore } from "../node/node-store.ts";
 import { peekOnNode } from "../node/peek.ts";
-import { noteUncharged, owe } from "../redis/debts.ts";
+import { noteUncharged, owe, oweForGood } from "../redis/debts.ts";
 import { lastRefusal } from "../redis/refusal-cache.ts";
 import { firstKey } from "../redis/slot-groups.ts";
 import type { Check, DeferredCharge, Outcome, Store } from "../store.ts";
 import { nodeShare } from "./node-share.ts";
 
-export const shareStore: Store = { ...nodeStore, admit, peek };
+export const shareStore: Store = { ...nodeStore, admit, peek, report };
 
 /** Sets the outcome's denial if the policy denies while Redis does not decide. */
 function admit(this: void, check: Check, outcome: Outcome): boolean {
@@ -60,14 +60,30 @@ function peek(this: void, check: Check, merged: MergedDecision): boolean {
   return peekOnNode(policy, nodeShare(policy), keyValues, known, merged);
 }
 
+/** What Redis does not say that it has charged: charged to the share with `local`, and owed to Redis unless the policy denies. */
+function report(this: void, check: Check, units: number, merged: MergedDecision): number | undefined {
+  const { policy, keyValues, unanswered } = check;
+  const { onStoreFailure } = policy.policy;
+  if (onStoreFailure === "deny") return undefined;
+  if (configuredRedis() !== undefined) {
+    oweForGood({ policy, keyValues, reported: units, unanswered });
+    if (policy.policy.deferred) noteUncharged(policy, keyValues);
+  }
+  if (onStoreFailure === "allow") return 0;
+  const limits = nodeShare(policy);
+  const known = configuredRedis() === undefined ? undefined : lastKnown(check);
+  if (known !== undefined) beginShareOnNode(policy, limits, keyValues, known);
+  return chargeDeferredOnNode(policy, limits, keyValues, units, merged);
+}
+
 function lastKnown(check: Check): LastKnown | undefined {
   return check.policy.policy.store === "leased" ? lastKnownOfLease(check) : lastRefusal(check.policy, firstKey(check));
 }
 
 /** Charges the share with what Redis refused to be charged for responses: the share decides until Redis has been charged. */
 export function chargeShareInstead(this: void, { policy, keyValues, units }: DeferredCharge): void {
-  owe(policy, keyValues, units);
+  owe(policy, keyValues, units, true);
   noteUncharged(policy, keyValues);
   if (policy.policy.onStoreFailure !== "local") return;
-  chargeDeferredOnNode(policy, nodeShare(policy), keyValues, units);
+  chargeDeferredOnNode(policy, nodeShare(policy), keyValues, units, undefined);
 }
