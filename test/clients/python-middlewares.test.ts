@@ -10,6 +10,7 @@ import { type Answer, ask } from "../fixtures/clients/requests.ts";
 import { freePort } from "../fixtures/servers/free-ports.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { Program } from "../fixtures/servers/program.ts";
+import { until } from "../fixtures/until.ts";
 import { python, pythonClient, pythonEnv } from "./python-driver.ts";
 
 const shop: Caller = { app: "default", token: "a-token-of-the-shop" };
@@ -161,7 +162,7 @@ describe.each(Object.keys(servers) as Server[])("%s", (name) => {
 
   it("passes an error to the server", async () => {
     expect((await get("/wrong", "ann")).status).toBe(500);
-    expect(service.program.output).toContain("policy-not-found (404)");
+    await until("the server says why", () => service.program.output.includes("policy-not-found (404)"));
   });
 
   it("gives a body to the application, also if it came while the request waited", async () => {
