@@ -15,7 +15,7 @@ from .errors import ClosedError, RequestError, SluiceError, error_of_only, split
 from .events import Account
 from .options import MOST_CHECKS, Settings
 from .pause import Pause
-from .refusals import Refusals
+from .refusals import Refusals, counter_of
 from .replies import Answer, Failure, Reply, no_answer_in_time
 
 CHECK_PATH = "/sluice/v1/check"
@@ -55,7 +55,7 @@ class Core:
         account = Account(self.settings.on_event, "check", check.policy)
         try:
             check = self._begin(check)
-            counter = (check.policy, check.plan, *check.key)
+            counter = counter_of(check)
             pending = Pending(check, counter, check_json(check), account, monotonic() + self.settings.deadline)
             pending.outcome = self.refusals.recall(counter, check.cost)
             failure = self.pause.now() if pending.outcome is None else None
@@ -149,10 +149,7 @@ class Core:
         def written(check: Check) -> bytes:
             return check_json(check, max_wait=max_wait_text(max_wait))
 
-        decision = yield from self._ask_one("acquire", check, written, read_only_decision, max_wait=max_wait)
-        if decision.allowed and decision.source == "gateway":
-            self.refusals.forget((check.policy, check.plan, *check.key))
-        return decision
+        return self._ask_one("acquire", check, written, read_only_decision, max_wait=max_wait, forgets=True)
 
     def _ask_one(
         self,
@@ -163,18 +160,26 @@ class Core:
         *,
         max_wait: Number = 0,
         debt: Optional[int] = None,
+        forgets: bool = False,
     ) -> Asking[Decision]:
+        """``debt`` is that of a failure. ``forgets`` says whether an allowed call makes the memory forget a refusal of its counter."""
         account = Account(self.settings.on_event, call, check.policy)
         try:
+            check = self._begin(check)
             policy = check.policy
-            body = b'{"checks":[' + written(self._begin(check)) + b"]}"
+            body = b'{"checks":[' + written(check) + b"]}"
             result = yield from self._ask(account, 1, CHECK_PATH, body, max_wait, lambda answer: read(answer, policy))
         except SluiceError as error:
             account.tell_error()
             if isinstance(error, RequestError):
                 raise error_of_only(error) from None
             raise
-        decision = self.by_failure(policy, result, debt=debt) if isinstance(result, Failure) else result
+        if isinstance(result, Failure):
+            decision = self.by_failure(policy, result, debt=debt)
+        else:
+            decision = result
+            if forgets and decision.allowed:
+                self.refusals.forget(counter_of(check))
         account.tell_decision(decision)
         return decision
 

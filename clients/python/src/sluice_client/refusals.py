@@ -8,13 +8,18 @@ import threading
 from collections import OrderedDict
 from dataclasses import replace
 from time import monotonic
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import NamedTuple, Optional, Tuple
 
+from .checks import Check, Number
 from .decision import NEVER, Decision, is_refusal_by_limit
 
-# What two checks share only if policy, key and plan are the same.
 Counter = Tuple[object, ...]
-Cost = Union[int, float, None]
+Cost = Optional[Number]
+
+
+def counter_of(check: Check) -> Counter:
+    """Returns what two checks share only if policy, key and plan are the same."""
+    return (check.policy, check.plan, *check.key)
 
 
 class _Refusal(NamedTuple):
