@@ -54,7 +54,7 @@ const reload =
 /** @returns the table of docs/clients.md */
 export function outageTable(): string {
   const head = [
-    "| Meanwhile | `check` with `onFailure: allow` | `check` with `onFailure: deny` | Decided | `acquire`, `hold` | Afterwards |",
+    "| Meanwhile | `check` with `onFailure: allow` | `check` with `onFailure: deny` | Decided | `report`, `acquire`, `hold` | Afterwards |",
     "| --- | --- | --- | --- | --- | --- |",
   ];
   const lines = Object.values<Row>(rows).map(({ away, decides, after }) => {

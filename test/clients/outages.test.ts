@@ -47,11 +47,13 @@ function wordsOf({ allowed, source, reason, failure, holds, ...rest }: Result): 
   if (typeof failure === "string" && failure.length > 20) words.push("with a sentence");
   if (rest["limit"] !== undefined) words.push("with figures");
   if (holds === true) words.push("with a hold");
+  if (typeof rest["debt"] === "number") words.push("with a debt");
   return words.join(", ");
 }
 
 const calls = {
   check: (user: string) => storeFailures.map((policy) => ({ call: "check", policy, key: [user] })),
+  report: (user: string) => storeFailures.map((policy) => ({ call: "report", policy, key: [user] })),
   acquire: (user: string) => storeFailures.map((policy) => ({ call: "acquire", policy, key: [user], maxWaitMs })),
   hold: (user: string) =>
     storeFailures.map((name) => ({ call: "hold", policy: `slots-${name}`, key: [user], as: `${user} ${name}` })),
@@ -66,7 +68,7 @@ function inTime(tookMs: number, { after }: Row, waitMs: number): true | string {
 /** Makes all calls during the outage, each when the pause of the former is over. */
 async function seenDuring(row: Row, driver: Driver, user: string): Promise<object> {
   const seen: Record<string, unknown> = {};
-  for (const name of ["check", "acquire", "hold"] as const) {
+  for (const name of ["check", "report", "acquire", "hold"] as const) {
     const beganMs = performance.now();
     const results = await driver.do(...calls[name](user));
     const tookMs = performance.now() - beganMs;
@@ -79,16 +81,19 @@ async function seenDuring(row: Row, driver: Driver, user: string): Promise<objec
 function wantedDuring({ decides }: Row, onFailure: "allow" | "deny"): object {
   const does = onFailure === "allow" ? "allowed" : "refused";
   const wanted = (name: CallName) => {
-    const hold = (isAllowed: boolean) => (name === "hold" && isAllowed ? ", with a hold" : "");
-    const byFailure = `${does}, failure, failure, with a sentence${hold(onFailure === "allow")}`;
+    const own = (isAllowed: boolean) => {
+      if (name === "report") return ", with a debt";
+      return name === "hold" && isAllowed ? ", with a hold" : "";
+    };
+    const byFailure = `${does}, failure, failure, with a sentence${own(onFailure === "allow")}`;
     const byGateway = [
-      `allowed, gateway, with figures${hold(true)}`,
-      `allowed, gateway, undecided${hold(true)}`,
-      "refused, gateway, undecided",
+      `allowed, gateway, with figures${own(true)}`,
+      `allowed, gateway, undecided${own(true)}`,
+      `refused, gateway, undecided${own(false)}`,
     ];
     return { results: decides === "client" ? [byFailure, byFailure, byFailure] : byGateway, inTime: true };
   };
-  return { check: wanted("check"), acquire: wanted("acquire"), hold: wanted("hold") };
+  return { check: wanted("check"), report: wanted("report"), acquire: wanted("acquire"), hold: wanted("hold") };
 }
 
 const decidedByRedis = Array(storeFailures.length).fill("allowed, gateway, with figures");
