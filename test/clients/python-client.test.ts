@@ -61,7 +61,7 @@ afterAll(async () => {
 
 it.each([
   ["arguments", "test_arguments", 13],
-  ["threads", "test_threads", 15],
+  ["threads", "test_threads", 16],
   ["forks", "test_fork", 5],
   ["asyncio", "test_asyncio", 14],
 ])("passes its own tests of %s", async (_, module, tests) => {

@@ -31,6 +31,8 @@ class Options(unittest.TestCase):
         "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'http://a:1/x'": {"url": "http://a:1/x"},
         "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'http://a:1/?'": {"url": "http://a:1/?"},
         "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'http://a:0'": {"url": "http://a:0"},
+        "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'http://a b:1'": {"url": "http://a b:1"},
+        "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'http://\\xfc:1'": {"url": "http://\u00fc:1"},
         "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got 'unix:/'": {"url": "unix:/"},
         "url: expected http://HOST:PORT, https://HOST:PORT or unix:/PATH, got text that is no such URL": {
             "url": "http://a:99999"

@@ -206,10 +206,12 @@ class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
                     decision = await client.check("p")
                     self.assertEqual(decision.failure, "The gateway's answer is larger than 1048576 bytes.")
 
-    async def test_it_asks_by_tls_and_trusts_nobody_else_and_by_a_unix_socket(self) -> None:
+    async def test_it_asks_by_tls_and_by_a_unix_socket_and_trusts_nobody_else(self) -> None:
         for options in ({"url": TLS_URL, "tls": of_the_authority()}, {"url": f"unix:{SOCKET}"}):
             async with async_client_of(**options) as client:
                 self.assertEqual((await client.check("many", somebody())).source, "gateway")
+        async with async_client_of(url="http://a..b:1") as client:
+            self.assertEqual((await client.check("p")).source, "failure")
         async with async_client_of(url=TLS_URL) as client:
             decision = await client.check("many", somebody())
             self.assertIn("CERTIFICATE_VERIFY_FAILED", decision.failure or "")

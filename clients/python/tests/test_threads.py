@@ -196,6 +196,9 @@ class ConnectionsOfThreads(unittest.TestCase):
         self.assertEqual(decision.source, "failure")
         self.assertIn("CERTIFICATE_VERIFY_FAILED", decision.failure or "")
 
+    def test_what_is_no_name_of_a_host_is_a_failure(self) -> None:
+        self.assertEqual(client_of(url="http://a..b:1").check("p").source, "failure")
+
     def test_it_asks_by_a_unix_socket(self) -> None:
         with client_of(url=f"unix:{SOCKET}") as client:
             self.assertEqual(client.check("many", somebody()).source, "gateway")

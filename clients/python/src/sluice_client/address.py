@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Optional
 from urllib.parse import urlsplit
 
 from .errors import OptionError, wrong
 
+# An address of IPv6 may name a zone behind "%".
+_HOST = re.compile(r"[0-9A-Za-z._:%-]+")
 _EXPECTED = "http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 
 
@@ -36,12 +39,13 @@ def _read_http(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port
-        host = (parts.hostname or "").encode("ascii").decode()
     except ValueError:
         # The text may have a password in it, so the message does not repeat it.
         raise OptionError("url", _EXPECTED, "text that is no such URL") from None
     is_plain = parts.path in ("", "/") and not (parts.query or parts.fragment or "@" in parts.netloc or url[-1:] in "?#")
-    if parts.scheme not in ("http", "https") or host == "" or port == 0 or not is_plain:
+    host = parts.hostname or ""
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or port == 0 or not is_plain:
         raise OptionError("url", _EXPECTED, "a URL with a user in it") if "@" in url else wrong("url", _EXPECTED, url)
     is_secure = parts.scheme == "https"
-    return Address(is_secure, host, port or (443 if is_secure else 80), parts.netloc, None)
+    authority = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
+    return Address(is_secure, host, port or (443 if is_secure else 80), authority, None)

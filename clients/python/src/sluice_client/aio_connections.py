@@ -45,7 +45,8 @@ class AsyncConnections:
             connection = kept or await self._connect(request.until)
         except (asyncio.TimeoutError, TimeoutError):
             return no_answer_in_time()
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # What is no name of a host is a ValueError.
             return _failed(error)
         exchange = _Exchange(connection, request.until)
         is_reusable = False

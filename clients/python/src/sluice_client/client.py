@@ -140,17 +140,22 @@ class Client(BaseClient):
         try:
             self._run(self._core.ask_batch(batch))
         finally:
-            following = self._core.batches.next()
-            if following is not None:
-                self._workers.hand(following)
+            self._pass_on()
 
     def _serve(self, batch: Batch) -> Optional[Batch]:
+        """Sends a batch of several callers, and returns the one that follows in its place."""
         try:
             self._run(self._core.ask_batch(batch))
-        finally:
-            # Whatever becomes of this request, its place goes to the next.
-            following = self._core.batches.next()
-        return following
+        except BaseException:
+            self._pass_on()
+            raise
+        return self._core.batches.next()
+
+    def _pass_on(self) -> None:
+        """Gives the place of a request to what waits for one, whatever became of the request."""
+        following = self._core.batches.next()
+        if following is not None:
+            self._workers.hand(following)
 
 
 class Held:
