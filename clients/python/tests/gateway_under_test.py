@@ -97,3 +97,45 @@ def read_request(connection: socket.socket) -> bytes:
     while len(body) < length:
         body += connection.recv(65_536)
     return body
+
+
+def send(connection: socket.socket, body: bytes) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def drip(connection: socket.socket) -> None:
+    """Answers a byte every 100 ms, for a minute."""
+    read_request(connection)
+    for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n" + b" " * 600:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.1)
+
+
+def in_chunks(connection: socket.socket) -> None:
+    read_request(connection)
+    first, rest = b"5;x=y\r\n" + ANSWER[:5], b"%x\r\n" % len(ANSWER[5:]) + ANSWER[5:]
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    connection.sendall(head + first + b"\r\n" + rest + b"\r\n0\r\nTrailer: x\r\n\r\n")
+
+
+def to_the_end(connection: socket.socket) -> None:
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + ANSWER)
+
+
+def endless_chunks(connection: socket.socket) -> None:
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        connection.sendall(b"10000\r\n" + b" " * 65_536 + b"\r\n")
+
+
+def endless(connection: socket.socket) -> None:
+    read_request(connection)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        connection.sendall(b" " * 65_536)
+
+
+ANSWERS_WITHOUT_LENGTH = (in_chunks, to_the_end)
+ENDLESS_ANSWERS = (endless_chunks, endless)

@@ -11,16 +11,19 @@ import warnings
 
 from gateway_under_test import (
     ANSWER,
+    ANSWERS_WITHOUT_LENGTH,
+    ENDLESS_ANSWERS,
     SOCKET,
     TLS_URL,
     Listener,
     async_client_of,
+    drip,
     of_the_authority,
     read_request,
+    send,
     somebody,
 )
 from sluice_client import ClosedError, Event, RefusedError
-from test_threads import send
 
 
 class SharedRequests(unittest.IsolatedAsyncioTestCase):
@@ -155,13 +158,7 @@ class HoldsOfTasks(unittest.IsolatedAsyncioTestCase):
 
 class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
     async def test_an_answer_that_comes_byte_by_byte_is_cut_at_the_deadline(self) -> None:
-        def serve(connection: socket.socket) -> None:
-            read_request(connection)
-            for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n" + b" " * 600:
-                connection.sendall(bytes([byte]))
-                time.sleep(0.1)
-
-        with Listener(serve) as listener:
+        with Listener(drip) as listener:
             async with async_client_of(url=listener.url, deadline=0.3) as client:
                 began = time.monotonic()
                 decision = await client.peek("p")
@@ -169,14 +166,8 @@ class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(0.29 < time.monotonic() - began < 30)
 
     async def test_an_answer_in_chunks_is_read_and_one_without_a_length_too(self) -> None:
-        chunks = b"Transfer-Encoding: chunked\r\n\r\n5;x=y\r\n" + ANSWER[:5] + b"\r\n%x\r\n" % (len(ANSWER) - 5)
-        for head in (chunks + ANSWER[5:] + b"\r\n0\r\nTrailer: x\r\n\r\n", b"Connection: close\r\n\r\n" + ANSWER):
-
-            def serve(connection: socket.socket, head: bytes = head) -> None:
-                read_request(connection)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
-
-            with self.subTest(head), Listener(serve) as listener:
+        for serve in ANSWERS_WITHOUT_LENGTH:
+            with self.subTest(serve), Listener(serve) as listener:
                 async with async_client_of(url=listener.url) as client:
                     self.assertEqual((await client.check("p")).remaining, 9)
 
@@ -192,16 +183,8 @@ class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual((await client.check("p")).source, "failure")
 
     async def test_an_endless_answer_is_left_after_a_mebibyte(self) -> None:
-        for head in (b"\r\n", b"Transfer-Encoding: chunked\r\n\r\n"):
-
-            def serve(connection: socket.socket, head: bytes = head) -> None:
-                read_request(connection)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
-                part = b" " * 65_536
-                while True:
-                    connection.sendall(part if head == b"\r\n" else b"10000\r\n" + part + b"\r\n")
-
-            with self.subTest(head), Listener(serve) as listener:
+        for serve in ENDLESS_ANSWERS:
+            with self.subTest(serve), Listener(serve) as listener:
                 async with async_client_of(url=listener.url) as client:
                     decision = await client.check("p")
                     self.assertEqual(decision.failure, "The gateway's answer is larger than 1048576 bytes.")

@@ -11,12 +11,16 @@ from unittest import mock
 
 from gateway_under_test import (
     ANSWER,
+    ANSWERS_WITHOUT_LENGTH,
+    ENDLESS_ANSWERS,
     SOCKET,
     TLS_URL,
     Listener,
     client_of,
+    drip,
     of_the_authority,
     read_request,
+    send,
     somebody,
     until,
 )
@@ -129,14 +133,7 @@ class Deadlines(unittest.TestCase):
         self.assertTrue(0.29 < took < 30, took)
 
     def test_an_answer_that_comes_byte_by_byte_is_cut_at_the_deadline(self) -> None:
-        def serve(connection: socket.socket) -> None:
-            read_request(connection)
-            head = b"HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n"
-            for byte in head + b" " * 600:
-                connection.sendall(bytes([byte]))
-                time.sleep(0.1)
-
-        with Listener(serve) as listener, client_of(url=listener.url, deadline=0.3) as client:
+        with Listener(drip) as listener, client_of(url=listener.url, deadline=0.3) as client:
             self.late(client)
 
     def test_a_name_that_is_looked_up_for_long_is_left_at_the_deadline(self) -> None:
@@ -166,27 +163,13 @@ class ConnectionsOfThreads(unittest.TestCase):
         self.assertEqual(len(accepted), 1)
 
     def test_an_answer_in_chunks_is_read_and_one_without_a_length_too(self) -> None:
-        chunks = b"Transfer-Encoding: chunked\r\n\r\n5;x=y\r\n" + ANSWER[:5] + b"\r\n%x\r\n" % (len(ANSWER) - 5)
-        for head in (chunks + ANSWER[5:] + b"\r\n0\r\nTrailer: x\r\n\r\n", b"Connection: close\r\n\r\n" + ANSWER):
-
-            def serve(connection: socket.socket, head: bytes = head) -> None:
-                read_request(connection)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
-
-            with self.subTest(head), Listener(serve) as listener, client_of(url=listener.url) as client:
+        for serve in ANSWERS_WITHOUT_LENGTH:
+            with self.subTest(serve), Listener(serve) as listener, client_of(url=listener.url) as client:
                 self.assertEqual(client.check("p").remaining, 9)
 
     def test_an_endless_answer_is_left_after_a_mebibyte(self) -> None:
-        for head in (b"\r\n", b"Transfer-Encoding: chunked\r\n\r\n"):
-
-            def serve(connection: socket.socket, head: bytes = head) -> None:
-                read_request(connection)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head)
-                part = b" " * 65_536
-                while True:
-                    connection.sendall(part if head == b"\r\n" else b"10000\r\n" + part + b"\r\n")
-
-            with self.subTest(head), Listener(serve) as listener, client_of(url=listener.url) as client:
+        for serve in ENDLESS_ANSWERS:
+            with self.subTest(serve), Listener(serve) as listener, client_of(url=listener.url) as client:
                 self.assertEqual(client.check("p").failure, "The gateway's answer is larger than 1048576 bytes.")
 
     def test_it_asks_by_tls_and_trusts_nobody_else(self) -> None:
@@ -224,10 +207,6 @@ class Holds(unittest.TestCase):
         held = client.hold("brief", somebody())
         client.close()
         self.assertTrue(held.lost.wait(60))
-
-
-def send(connection: socket.socket, body: bytes) -> None:
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
 
 if __name__ == "__main__":

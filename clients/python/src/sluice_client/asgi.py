@@ -11,7 +11,7 @@ from typing import Any, Awaitable, Callable, Deque, Dict, Optional
 
 from .aio import AsyncClient
 from .decision import Decision
-from .limit import Cost, Key, Limit, Plan, refusal_of
+from .limit import Middleware, refusal_of
 
 Scope = Dict[str, Any]
 Message = Dict[str, Any]
@@ -26,36 +26,12 @@ AT_ONCE = 0.05
 MOST_BYTES_AHEAD = 65_536
 
 
-class LimitMiddleware:
+class LimitMiddleware(Middleware[Application, AsyncClient, Scope, OnRefused]):
     """Serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
 
     A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide. What the client raises goes to the server. If the
     client of the service leaves while its request waits, the request leaves the line.
     """
-
-    def __init__(
-        self,
-        app: Application,
-        client: AsyncClient,
-        *,
-        policy: str,
-        key: Key[Scope],
-        cost: Cost[Scope] = None,
-        plan: Plan[Scope] = None,
-        max_wait: Optional[float] = None,
-        on_refused: Optional[OnRefused] = None,
-    ) -> None:
-        """Raises OptionError.
-
-        key: returns one value for each part of the policy's key, or None: the request is not limited
-        cost, plan: a value, or a function of the request
-        max_wait: for so many seconds a request may wait in line; by default it is refused at once
-        on_refused: answers a refused request in place of the problem document
-        """
-        self._app = app
-        self._client = client
-        self._limit = Limit(policy, key, cost, plan, max_wait)
-        self._on_refused = on_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,7 +57,7 @@ class LimitMiddleware:
             await send({"type": "http.response.body", "body": refusal.body})
 
     async def _decide(self, scope: Scope) -> Optional[Decision]:
-        arguments = self._limit.arguments_for(scope)
+        arguments = self._arguments_for(scope)
         if arguments is None:
             return None
         if "max_wait" in arguments:

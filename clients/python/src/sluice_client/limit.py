@@ -12,39 +12,59 @@ from .checks import Number, max_wait_text
 from .decision import NEVER, Decision
 from .errors import wrong
 
+App = TypeVar("App")
+AnyClient = TypeVar("AnyClient")
 R = TypeVar("R")
-Key = Callable[[R], Optional[Sequence[str]]]
-Cost = Union[Number, Callable[[R], Optional[Number]], None]
-Plan = Union[str, Callable[[R], Optional[str]], None]
+OnRefused = TypeVar("OnRefused")
 
 
-class Limit(Generic[R]):
+class Middleware(Generic[App, AnyClient, R, OnRefused]):
     """What a request is checked for. R is what the server calls a request: the environ of WSGI, the scope of ASGI."""
 
-    def __init__(self, policy: str, key: Key[R], cost: Cost[R], plan: Plan[R], max_wait: Optional[float]) -> None:
-        """Raises OptionError: a service must not start with a limit that limits nothing."""
+    def __init__(
+        self,
+        app: App,
+        client: AnyClient,
+        *,
+        policy: str,
+        key: Callable[[R], Optional[Sequence[str]]],
+        cost: Union[Number, Callable[[R], Optional[Number]], None] = None,
+        plan: Union[str, Callable[[R], Optional[str]], None] = None,
+        max_wait: Optional[float] = None,
+        on_refused: Optional[OnRefused] = None,
+    ) -> None:
+        """Raises OptionError: a service must not start with a limit that limits nothing.
+
+        key: returns one value for each part of the policy's key, or None: the request is not limited
+        cost, plan: a value, or a function of the request
+        max_wait: for so many seconds a request may wait in line; by default it is refused at once
+        on_refused: answers a refused request in place of the problem document
+        """
         if not isinstance(policy, str) or policy == "":
             raise wrong("policy", "the name of a policy", policy)
         if not callable(key):
             raise wrong("key", "a function of the request", key)
         if max_wait is not None:
             max_wait_text(max_wait)
-        self.policy = policy
-        self.max_wait = max_wait
+        self._app = app
+        self._client = client
+        self._policy = policy
         self._key = key
         self._cost = cost
         self._plan = plan
+        self._max_wait = max_wait
+        self._on_refused = on_refused
 
-    def arguments_for(self, request: R) -> Optional[Dict[str, Any]]:
+    def _arguments_for(self, request: R) -> Optional[Dict[str, Any]]:
         """Returns the arguments of ``acquire`` if there is a max_wait among them, and else those of ``check``. None: the request is not limited."""
         key = self._key(request)
         if key is None:
             return None
         cost = self._cost(request) if callable(self._cost) else self._cost
         plan = self._plan(request) if callable(self._plan) else self._plan
-        arguments = {"policy": self.policy, "key": key, "cost": cost, "plan": plan}
+        arguments = {"policy": self._policy, "key": key, "cost": cost, "plan": plan}
         # A request of no units only looks, and gateways let no look wait.
-        return arguments if self.max_wait is None or cost == 0 else {**arguments, "max_wait": self.max_wait}
+        return arguments if self._max_wait is None or cost == 0 else {**arguments, "max_wait": self._max_wait}
 
 
 class Refusal(NamedTuple):

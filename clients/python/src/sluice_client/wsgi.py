@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 from .client import Client
 from .decision import Decision
-from .limit import Cost, Key, Limit, Plan, refusal_of
+from .limit import Middleware, refusal_of
 
 Environ = Dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -18,35 +18,11 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 OnRefused = Callable[[Decision, Environ, StartResponse], Iterable[bytes]]
 
 
-class LimitMiddleware:
+class LimitMiddleware(Middleware[Application, Client, Environ, OnRefused]):
     """Serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
 
     A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide. What the client raises goes to the server.
     """
-
-    def __init__(
-        self,
-        app: Application,
-        client: Client,
-        *,
-        policy: str,
-        key: Key[Environ],
-        cost: Cost[Environ] = None,
-        plan: Plan[Environ] = None,
-        max_wait: Optional[float] = None,
-        on_refused: Optional[OnRefused] = None,
-    ) -> None:
-        """Raises OptionError.
-
-        key: returns one value for each part of the policy's key, or None: the request is not limited
-        cost, plan: a value, or a function of the request
-        max_wait: for so many seconds a request may wait in line; by default it is refused at once
-        on_refused: answers a refused request in place of the problem document
-        """
-        self._app = app
-        self._client = client
-        self._limit = Limit(policy, key, cost, plan, max_wait)
-        self._on_refused = on_refused
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         decision = self._decide(environ)
@@ -59,7 +35,7 @@ class LimitMiddleware:
         return [refusal.body]
 
     def _decide(self, environ: Environ) -> Optional[Decision]:
-        arguments = self._limit.arguments_for(environ)
+        arguments = self._arguments_for(environ)
         if arguments is None:
             return None
         if "max_wait" in arguments:
