@@ -104,21 +104,21 @@ describe("the script that Redis runs", function()
       return redis.run("charge_deferred", { "b", "b:debt" }, product.scriptArguments(daily, units))
     end
     -- The limit is 3 a day, and the day has 6400 s left.
-    assert.same({ 0, 0, 92800000000, 92800000000 }, chargeDeferred(6))
+    assert.same({ 0, 0, 92800000000, 92800000000, 3 }, chargeDeferred(6))
     assert.same({ b = stored(1700006400000000, 3), ["b:debt"] = "1700006400000000 1700000000000000 3" }, redis.keys)
     assert.same({ b = "179200000", ["b:debt"] = "6400000" }, redis.px)
-    chargeDeferred(2)
+    assert.same({ 0, 0, 92800000000, 179200000000, 2 }, chargeDeferred(2))
     assert.equal(stored(1700092800000000, 2), redis.keys.b)
     assert.same({ b = "265600000", ["b:debt"] = "92800000" }, redis.px)
   end)
 
   it("writes nothing for zero units", function()
     local keys = { "b", "b:debt" }
-    assert.same({ 1, 3, 0, 6400000000 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
+    assert.same({ 1, 3, 0, 6400000000, 0 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
     assert.same({}, redis.keys)
     redis.run("charge_deferred", keys, product.scriptArguments(daily, 4))
     local before = redis.keys.b
-    assert.same({ 0, 0, 6400000000, 92800000000 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
+    assert.same({ 0, 0, 6400000000, 92800000000, 0 }, redis.run("charge_deferred", keys, product.scriptArguments(daily, 0)))
     assert.equal(before, redis.keys.b)
   end)
 

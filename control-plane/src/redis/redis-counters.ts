@@ -59,7 +59,7 @@ export class RedisCounters {
     const keys = [keyOf(policy, limit, keyValues)];
     if (policy.policy.store === "leased") keys.push(ledgerKeyOf(policy, keyValues));
     const reply = await this.#link.run(this.#scripts.peek, keys, [...numbersOf(limit), 1]);
-    return readReported(reply, 5);
+    return readReported(reply);
   }
 
   /** Reads a counter including its debt. Charges nothing. */
@@ -70,16 +70,16 @@ export class RedisCounters {
       [key, debtKeyOf(key)],
       [...numbersOf(limit), reportOnly],
     );
-    return readReported(reply, 4);
+    return readReported(reply);
   }
 }
 
 /** Passed to `charge_deferred` in place of units: the script then only reports. */
 const reportOnly = -1;
 
-/** Reads remaining units and reset time from a reply of `peek` or `charge_deferred`, which has `count` numbers. */
-function readReported(reply: unknown, count: number) {
-  const [, remaining, , resetAfterUs] = readNumbers(reply, count) as [number, number, number, number];
+/** Reads remaining units and reset time from a reply of `peek` or `charge_deferred`, which begin alike and have five numbers. */
+function readReported(reply: unknown) {
+  const [, remaining, , resetAfterUs] = readNumbers(reply, 5) as [number, number, number, number];
   return { remaining, resetAfterUs };
 }
 

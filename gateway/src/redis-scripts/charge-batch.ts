@@ -31,12 +31,12 @@ export function chargeBatch(keys: string[], argv: string[]): string {
     loadCounter(rate, state, nowUs);
     let owesUs = 0;
     if (ALGORITHM !== "concurrency") owesUs = unpaidUs(rate, state, nowUs, true);
-    let allowed = admits(rate, state, redisRing, nowUs + owesUs, cost);
-    if (owesUs > 0) allowed = false;
+    const admitted = admits(rate, state, redisRing, nowUs + owesUs, cost);
+    const allowed = admitted && owesUs === 0;
     if (allowed) charge(rate, state, redisRing);
     if (allowed || state.stepped) saveCounter(rate, state, nowUs);
     const decision = emptyDecision();
-    describe(rate, state, redisRing, nowUs + owesUs, cost, allowed, decision);
+    describe(rate, state, redisRing, nowUs + owesUs, cost, admitted, decision);
     if (owesUs > 0) refuseUnpaid(decision, owesUs);
     reply[i] = struct.pack(
       "<dddddd",

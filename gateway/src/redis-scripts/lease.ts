@@ -10,9 +10,10 @@
 // A repeated message gets the same reply and changes nothing; only elsewhere, remaining and reset after may have changed since. The
 // time is Redis' own. The script is atomic, like every script: ledger and counters change together or not at all.
 
-import { type Counter, describeCounter } from "../../../limiter/src/algorithms/charge-all.ts";
+import type { Counter } from "../../../limiter/src/algorithms/charge-all.ts";
 import { emptyDecision } from "../../../limiter/src/algorithms/decision.ts";
-import { admits } from "../../../limiter/src/algorithms/rate.ts";
+import { refuseUnpaid } from "../../../limiter/src/algorithms/deferred-charge.ts";
+import { admits, describe } from "../../../limiter/src/algorithms/rate.ts";
 import {
   exchange,
   type Holding,
@@ -76,8 +77,8 @@ export function exchangeLease(keys: string[], argv: string[]): number[] {
     const counter = counters[i] as LeasedCounter;
     if (counter.atUs > 0) saveCounter(counter.rate, counter, nowUs);
     admits(counter.rate, counter, redisRing, nowUs + counter.unpaidUs, 0);
-    counter.allowed = true;
-    describeCounter(counter, redisRing, nowUs, 1, decision);
+    describe(counter.rate, counter, redisRing, nowUs + counter.unpaidUs, 1, true, decision);
+    if (counter.unpaidUs > 0) refuseUnpaid(decision, counter.unpaidUs);
     reply[i * 2 + 7] = decision.remaining;
     reply[i * 2 + 8] = decision.resetAfterUs;
   }

@@ -30,9 +30,9 @@ export function peekCounters(keys: string[], argv: string[]): number[] {
     loadCounter(rate, state, nowUs);
     if (ledger !== undefined) oweWhatIsOut(ledger, rate, state, nowUs);
     const owesUs = unpaidUs(rate, state, nowUs, false);
-    let allowed = admits(rate, state, redisRing, nowUs + owesUs, cost);
-    if (owesUs > 0) allowed = false;
-    describe(rate, state, redisRing, nowUs + owesUs, cost, allowed, decision);
+    const admitted = admits(rate, state, redisRing, nowUs + owesUs, cost);
+    const allowed = admitted && owesUs === 0;
+    describe(rate, state, redisRing, nowUs + owesUs, cost, admitted, decision);
     if (owesUs > 0) refuseUnpaid(decision, owesUs);
     reply.push(allowed ? 1 : 0);
     reply.push(decision.remaining);

@@ -45,8 +45,16 @@ export function admitsAll(counters: readonly Counter[], count: number, ring: Rin
 
 /** Fills `decision` for a counter that `admitsAll` has decided. */
 export function describeCounter(counter: Counter, ring: Ring, nowUs: number, cost: number, decision: Decision): void {
-  describe(counter.rate, counter, ring, nowUs + counter.unpaidUs, cost, counter.allowed, decision);
-  if (counter.unpaidUs > 0) refuseUnpaid(decision, counter.unpaidUs);
+  const { rate, unpaidUs } = counter;
+  if (unpaidUs === 0) {
+    describe(rate, counter, ring, nowUs, cost, counter.allowed, decision);
+  } else {
+    // Whether it admits the request then says when it does.
+    const atUs = nowUs + unpaidUs;
+    const admitted = admits(rate, counter, ring, atUs, cost);
+    describe(rate, counter, ring, atUs, cost, admitted, decision);
+    refuseUnpaid(decision, unpaidUs);
+  }
 }
 
 /** Charges the first `count` counters and returns true; or charges none and returns false. */
