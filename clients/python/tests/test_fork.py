@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import unittest
 from typing import Callable
@@ -16,6 +17,8 @@ def in_child(do: Callable[[], bool]) -> int:
     child = os.fork()
     if child == 0:
         status = 1
+        # A child that waits for a lock of a thread that it has not would wait for ever.
+        signal.alarm(60)
         try:
             status = 0 if do() else 2
         finally:
