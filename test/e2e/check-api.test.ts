@@ -307,7 +307,7 @@ describe.each(scopes)("in scope %s", (scope) => {
       expect(errors).toMatchObject([
         {
           path: "checks[1].policy",
-          expected: "a policy whose cost is not response-bytes: nobody would tell how many they were",
+          expected: "a policy whose cost is not response-bytes: report how many they were",
         },
       ]);
     }
@@ -398,7 +398,7 @@ describe("checks that are decided each by itself", () => {
     const errorsOf = async (fields: object) => (await refusal(JSON.stringify({ ...fields, checks: [other] }))).errors;
     expect(await errorsOf({ mode: "some" })).toEqual([{ path: "mode", expected: '"all" or "each"', got: '"some"' }]);
     expect(await errorsOf({ mode: true })).toEqual([{ path: "mode", expected: '"all" or "each"', got: "true" }]);
-    expect(await errorsOf({ allOrNone: false })).toMatchObject([{ path: "allOrNone" }]);
+    expect(await errorsOf({ Mode: "each" })).toMatchObject([{ path: "Mode" }]);
     const both = JSON.stringify({ mode: "all", checks: [other, { ...other, cost: 2147483648 }] });
     expect(JSON.parse((await post(gateway.privateUrl, shop, both)).body)).toMatchObject({ allowed: false });
     expect(await left("other-node", ["by mode"])).toBe(7);

@@ -319,8 +319,8 @@ export const breaks: readonly OracleBreak[] = [
   broken(
     "checks: costs of the same key are not added",
     checks,
-    "outcome.cost = math.min(outcome.cost + cost, mostCost);",
-    "outcome.cost = math.min(cost, mostCost);",
+    "outcome.cost = isReport ? outcome.cost + cost : math.min(outcome.cost + cost, mostCost);",
+    "outcome.cost = isReport ? cost : math.min(cost, mostCost);",
   ),
   broken(
     "checks: a peek is decided with the others",
@@ -357,7 +357,7 @@ export const breaks: readonly OracleBreak[] = [
   broken(
     "responses: a debt is not waited for",
     deferredCharge,
-    "decision.retryAfterUs += fromUs - nowUs;",
+    "if (decision.retryAfterUs !== never) decision.retryAfterUs += unpaidUs;",
     "decision.retryAfterUs += 0;",
   ),
   broken(

@@ -1,5 +1,5 @@
 -- Plays the lives that deferred-charge.test.ts sends on the shared dict of the nginx that runs this, through the gateway's own
--- node store, at their time: a line of JSON per life, four numbers per step. Nothing yields, so nothing expires meanwhile.
+-- node store, at their time: a line of JSON per life, five numbers per step. Nothing yields, so nothing expires meanwhile.
 
 local cjson = require("cjson")
 local product = dofile("test/gateway/product.lua")
@@ -10,8 +10,9 @@ product.module("gateway.src.runtime.clock").nowUs = function()
   return time
 end
 local reported
+local beyond = 0
 product.module("limiter.src.compiled.merged-decision").mergeLimit = function(_, _, _, decision)
-  local numbers = { decision.allowed and 1 or 0, decision.remaining, decision.retryAfterUs, decision.resetAfterUs }
+  local numbers = { decision.allowed and 1 or 0, decision.remaining, decision.retryAfterUs, decision.resetAfterUs, beyond }
   for i, number in ipairs(numbers) do
     numbers[i] = string.format("%.0f", number)
   end
@@ -39,9 +40,7 @@ for life, steps in ipairs(cjson.decode(ngx.req.get_body_data())) do
   for _, step in ipairs(steps) do
     time = step.nowUs
     limits[1].rate = rateAt(step)
-    if step.units > 0 then
-      deferred.chargeDeferredOnNode(policy, limits, "key", step.units)
-    end
+    beyond = step.units > 0 and deferred.chargeDeferredOnNode(policy, limits, "key", step.units) or 0
     deferred.admitDeferredOnNode(policy, limits, "key", {})
   end
   ngx.say("[" .. table.concat(reported, ",") .. "]")

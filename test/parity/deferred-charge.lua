@@ -1,4 +1,4 @@
--- Plays the lives that deferred-charge.test.ts sends by the chargeDeferred script: a line of JSON per life, four numbers per step.
+-- Plays the lives that deferred-charge.test.ts sends by the chargeDeferred script: a line of JSON per life, five numbers per step.
 
 local cjson = require("cjson")
 local product = require("test.gateway.product")

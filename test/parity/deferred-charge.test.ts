@@ -62,9 +62,9 @@ function reportedByNode(steps: readonly Step[]): number[][] {
   return steps.map((step) => {
     const { nowUs, units } = step;
     counter.rate = rateAt(step);
-    if (units > 0) counter.chargeDeferred(nowUs, units);
+    const beyond = units > 0 ? counter.chargeDeferred(nowUs, units) : 0;
     const { allowed, remaining, retryAfterUs, resetAfterUs } = counter.ask(nowUs);
-    return [allowed ? 1 : 0, remaining, retryAfterUs, resetAfterUs];
+    return [allowed ? 1 : 0, remaining, retryAfterUs, resetAfterUs, beyond];
   });
 }
 

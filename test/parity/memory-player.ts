@@ -66,6 +66,7 @@ export function memoryPlayer(): Player {
       counters = [];
       for (const limit of limits) {
         const counter = memoryCounter() as Kept;
+        counter.unpaidUs = 0;
         counter.rate = rateFor(limit);
         counter.before = [];
         counters.push(counter);

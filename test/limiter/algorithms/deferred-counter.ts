@@ -35,9 +35,13 @@ export class DeferredCounter {
     return decision;
   }
 
-  chargeDeferred(nowUs: number, units: number): void {
+  /** @returns how many of the units were beyond what was left */
+  chargeDeferred(nowUs: number, units: number): number {
     const fromUs = standsFromUs(this.rate, this.debt, nowUs);
+    const before = emptyDecision();
+    admitsWithDebt(this.rate, this.state, memoryRing, nowUs, fromUs, before);
     const paidAtUs = chargeDeferred(this.rate, this.state, memoryRing, fromUs, units);
     if (paidAtUs > nowUs) this.debt = { paidAtUs, sinceUs: nowUs, quota: this.rate.quota };
+    return Math.max(units - before.remaining, 0);
   }
 }
