@@ -39,6 +39,18 @@ const serversOfSpellings: readonly SystemPackage[] = [
   { name: "libjetty9-java", file: "/usr/share/java/jetty9-server.jar" },
 ];
 
+/** The Python client's interpreter, what builds and installs its wheel and checks its types, and servers that run its middlewares. */
+const pythonPackages: readonly SystemPackage[] = [
+  { name: "python3", file: "/usr/bin/python3" },
+  { name: "python3-venv", file: "/usr/share/doc/python3-venv" },
+  { name: "python3-build", file: "/usr/bin/pyproject-build" },
+  { name: "python3-setuptools", file: "/usr/lib/python3/dist-packages/setuptools" },
+  { name: "python3-wheel", file: "/usr/lib/python3/dist-packages/wheel" },
+  { name: "mypy", file: "/usr/bin/mypy" },
+  { name: "gunicorn", file: "/usr/bin/gunicorn" },
+  { name: "python3-uvicorn", file: "/usr/lib/python3/dist-packages/uvicorn" },
+];
+
 const mavenPlugins = "/usr/share/maven-repo/org/apache/maven/plugins";
 
 /** Maven and those of its plugins that build and install a jar: with them, it needs no network. */
@@ -72,6 +84,7 @@ const testPackages: readonly SystemPackage[] = [
   { name: "default-jdk-headless", file: "/usr/bin/javac" },
   { name: "ca-certificates", file: "/etc/ssl/certs/ca-certificates.crt" },
   { name: "golang-go", file: "/usr/bin/go" },
+  ...pythonPackages,
   { name: "git", file: "/usr/bin/git" },
   ...mavenPackages,
   { name: "prometheus", file: "/usr/bin/prometheus" },

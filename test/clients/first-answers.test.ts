@@ -10,6 +10,7 @@ import { callerOf } from "../fixtures/clients/check-api-client.ts";
 import { LoneGateway } from "../fixtures/servers/lone-gateway.ts";
 import { goIn } from "./go-toolchain.ts";
 import { compileJava } from "./java-build.ts";
+import { python, pythonEnv } from "./python-driver.ts";
 
 const project = resolve(import.meta.dirname, "../..");
 const page = readFileSync(join(project, "docs/clients.md"), "utf8");
@@ -80,5 +81,12 @@ it("Java", async () => {
   const file = join(directory, "First.java");
   writeFileSync(file, program);
   const { stdout } = await run("java", ["-cp", classes, file], { env });
+  expect(stdout).toBe("send it\n");
+});
+
+it("Python", async () => {
+  const file = join(directory, "first.py");
+  writeFileSync(file, example("python"));
+  const { stdout } = await run(python, [file], { env: { ...env, ...pythonEnv } });
   expect(stdout).toBe("send it\n");
 });
