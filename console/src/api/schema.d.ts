@@ -3217,7 +3217,9 @@ export interface paths {
         get: {
             parameters: {
                 query?: never;
-                header?: never;
+                header?: {
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -3228,6 +3230,7 @@ export interface paths {
             responses: {
                 200: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3253,7 +3256,10 @@ export interface paths {
                     dryRun?: boolean;
                     strict?: boolean;
                 };
-                header?: never;
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -3349,6 +3355,7 @@ export interface paths {
             responses: {
                 200: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3357,6 +3364,7 @@ export interface paths {
                 };
                 201: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3382,7 +3390,10 @@ export interface paths {
                     wait?: string;
                     dryRun?: boolean;
                 };
-                header?: never;
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -5764,6 +5775,7 @@ export interface components {
             overrides?: Record<string, never>;
             /** Format: date-time */
             changedAt: string;
+            etag: string;
         };
         ConsumerChange: {
             id?: string;
