@@ -6,7 +6,7 @@ import { ApiError } from "../errors/api-error.ts";
 import { lists } from "../http/etags.ts";
 import type { Precondition } from "../storage/change.ts";
 
-/** @param version the revision that last changed something, or a consumer's position */
+/** @param version another number after each change: a revision, a consumer's position */
 export function etagOf(version: number): string {
   return `"${version}"`;
 }

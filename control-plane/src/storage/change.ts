@@ -32,8 +32,8 @@ export interface DryRun {
 export type RecordEntry = (entry: Entry) => Promise<number>;
 
 /**
- * Throws when the request's condition does not hold for the current version: the revision of the last change, or a consumer's position.
- * Undefined: there is no version yet.
+ * Throws when the request's condition does not hold for the current version, which is another number after each change: a revision, a
+ * consumer's position. Undefined: there is no version yet.
  */
 export type Precondition = (version: number | undefined) => void;
 
