@@ -70,7 +70,7 @@ import type { Database } from "../storage/tables.ts";
 import { readUsage } from "../storage/usage.ts";
 import { originOf } from "./applied.ts";
 import { etagOf, preconditionOf } from "./preconditions.ts";
-import { areIdsHiddenFrom, hiddenValue, refuseGuesses } from "./readers.ts";
+import { areIdsHiddenFrom, hiderOf, refuseGuesses } from "./readers.ts";
 
 const tags = ["consumers"];
 const appParams = { type: "object", properties: { app: appSegment } } as const;
@@ -154,10 +154,11 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const { consumers: count } = await readUsage(app.database, name);
       const last = hasMore ? consumers.at(-1)?.id : undefined;
       if (cursors === undefined) return { count, consumers: consumers.map(listed), next: last };
+      const hide = hiderOf(app, name);
       return {
         count,
         idsHidden: true,
-        consumers: consumers.map((consumer) => ({ ...listed(consumer), id: hiddenValue(consumer.id) })),
+        consumers: consumers.map((consumer) => ({ ...listed(consumer), id: hide(consumer.id) })),
         next: last && cursors.seal(last),
       };
     },

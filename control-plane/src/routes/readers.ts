@@ -22,22 +22,22 @@ export async function areIdsHiddenFrom(request: FastifyRequest, app: string): Pr
   return !mayChange(request, app) && (await areIdsHidden(request.server.database, app));
 }
 
-/** Returns what is shown in place of a credential. */
-export function hiddenValue(value: string): string {
-  return hidden(value);
+/** Returns what shows a text in place of each credential of the app's clients. */
+export function hiderOf(_server: FastifyInstance, _app: string): (value: string) => string {
+  return hidden;
 }
 
-/** Who may not see a value could find it by guesses otherwise. */
+/** Refuses to say whether there is a value that whoever asks may not see: they could find it by guesses. */
 export function refuseGuesses(detail: string): ApiError {
   return new ApiError("forbidden", detail);
 }
 
 /** Hides the credentials in a ban from whoever may not change it. */
 export function bannedFor(request: FastifyRequest, { app, banned, secretParts }: Ban): Ban["banned"] {
-  return mayChange(request, app) ? banned : withHiddenValues(banned, secretParts, hiddenValue);
+  return mayChange(request, app) ? banned : withHiddenValues(banned, secretParts, hiderOf(request.server, app));
 }
 
-/** Hides the credentials in documents of bans from whoever may not change them. A policy that is gone cannot tell of more than they do themselves. */
+/** Hides the credentials in documents of bans from whoever may not change them. The document of a ban says what was secret when the ban was made, also if its policy is gone. */
 export async function changesFor(
   app: FastifyInstance,
   request: FastifyRequest,
@@ -56,7 +56,7 @@ export async function changesFor(
     if (document === undefined) return undefined;
     const ban = document as BanDocument;
     const ofPolicy = secretParts.get(name)?.get(ban.policy ?? "") ?? [];
-    return withHiddenValues(ban, eitherSecret(ban.secret ?? [], ofPolicy), hiddenValue);
+    return withHiddenValues(ban, eitherSecret(ban.secret ?? [], ofPolicy), hiderOf(app, name));
   };
   return changes.map((change) =>
     isToHide(change)
