@@ -3218,7 +3218,9 @@ export interface paths {
         get: {
             parameters: {
                 query?: never;
-                header?: never;
+                header?: {
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -3229,6 +3231,7 @@ export interface paths {
             responses: {
                 200: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3254,7 +3257,10 @@ export interface paths {
                     dryRun?: boolean;
                     strict?: boolean;
                 };
-                header?: never;
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -3350,6 +3356,7 @@ export interface paths {
             responses: {
                 200: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3358,6 +3365,7 @@ export interface paths {
                 };
                 201: {
                     headers: {
+                        etag?: string;
                         [name: string]: unknown;
                     };
                     content: {
@@ -3383,7 +3391,10 @@ export interface paths {
                     wait?: string;
                     dryRun?: boolean;
                 };
-                header?: never;
+                header?: {
+                    "if-match"?: string;
+                    "if-none-match"?: string;
+                };
                 path: {
                     app: string;
                     consumer: string;
@@ -5765,6 +5776,7 @@ export interface components {
             overrides?: Record<string, never>;
             /** Format: date-time */
             changedAt: string;
+            etag: string;
         };
         ConsumerChange: {
             id?: string;

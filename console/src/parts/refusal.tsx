@@ -13,6 +13,7 @@ export function Refusal({ error }: { error: unknown }) {
     line === undefined ? path || t("whole") : [t("line", { line }), path].filter((part) => part !== "").join(", ");
   return (
     <div role="alert" className="refusal">
+      {problem?.code === "precondition-failed" ? <p>{t("outdated")}</p> : null}
       <p>{problem?.detail ?? t("noAnswer")}</p>
       {errors.length === 0 ? null : (
         <ul>

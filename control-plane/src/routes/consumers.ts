@@ -18,6 +18,7 @@ import type { HeldBody } from "../bodies/bodies-held.ts";
 import { manyDocuments, type ReadDocument } from "../bodies/many-documents.ts";
 import { ApiError, countOfErrors, type LocatedProblem, problemDocument } from "../errors/api-error.ts";
 import { refuseWarnings } from "../errors/refuse-warnings.ts";
+import { isKnown } from "../http/etags.ts";
 import { callerOf } from "../plugins/authentication.ts";
 import { linesTypes, takeManyDocuments } from "../plugins/document-bodies.ts";
 import { apiErrorFrom } from "../plugins/error-responses.ts";
@@ -43,7 +44,7 @@ import {
 } from "../schemas/parameters.ts";
 import { schemaOf } from "../schemas/policy-schema.ts";
 import { invalidRequest, refuseProblems } from "../schemas/read-body.ts";
-import { answers } from "../schemas/responses.ts";
+import { answers, etagHeader } from "../schemas/responses.ts";
 import { openCursor, sealCursor } from "../secrets/sealed-cursor.ts";
 import type { Origin } from "../storage/change.ts";
 import { consumersAtOnce } from "../storage/consumer-changes.ts";
@@ -68,6 +69,7 @@ import { readProofKey } from "../storage/proof-key.ts";
 import type { Database } from "../storage/tables.ts";
 import { readUsage } from "../storage/usage.ts";
 import { originOf } from "./applied.ts";
+import { etagOf, preconditionOf } from "./preconditions.ts";
 import { areIdsHiddenFrom, hiderOf, refuseGuesses } from "./readers.ts";
 
 const tags = ["consumers"];
@@ -151,12 +153,12 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const { consumers, hasMore } = await listConsumers(app.database, name, { after, prefix, plan, limit });
       const { consumers: count } = await readUsage(app.database, name);
       const last = hasMore ? consumers.at(-1)?.id : undefined;
-      if (cursors === undefined) return { count, consumers: consumers.map(shown), next: last };
+      if (cursors === undefined) return { count, consumers: consumers.map(listed), next: last };
       const hide = hiderOf(app, name);
       return {
         count,
         idsHidden: true,
-        consumers: consumers.map((consumer) => ({ ...shown(consumer), id: hide(consumer.id) })),
+        consumers: consumers.map((consumer) => ({ ...listed(consumer), id: hide(consumer.id) })),
         next: last && cursors.seal(last),
       };
     },
@@ -165,20 +167,22 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
   app.get<OneConsumer>(
     "/apps/:app/consumers/:consumer",
     {
-      config: { access: "read", refuses: ["app-not-found", "consumer-not-found"] },
+      config: { access: "read", conditions: "read", refuses: ["app-not-found", "consumer-not-found"] },
       schema: {
         tags,
         summary: "Read a consumer",
         description: "If ids may be credentials, this is refused to those who may not change consumers.",
         params,
         querystring: querySchema({}),
-        response: answers({ 200: "Consumer" }),
+        response: answers({ 200: "Consumer" }, etagHeader),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { app: name, consumer } = request.params;
       if (await areIdsHiddenFrom(request, name)) throw refuseGuesses(`${hiddenIds(name)} None can be read by its id.`);
-      return shown(await getConsumer(app.database, name, consumer));
+      const found = listed(await getConsumer(app.database, name, consumer));
+      reply.header("etag", found.etag);
+      return isKnown(request, found.etag) ? reply.code(304).send() : found;
     },
   );
 
@@ -189,6 +193,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
         access: "write",
         records: "audit",
         body: schemaOf(consumerShape),
+        conditions: "change",
         refuses: ["app-not-found", "bound-exceeded"],
       },
       schema: {
@@ -198,7 +203,7 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
           "Of policies with `planBy: consumer`: the first value of the key is the consumer's id. In a URL, an id is percent-encoded.",
         params,
         querystring: querySchema({ ...changeParameters, strict: strictParameter }),
-        response: answers({ 200: "ConsumerChange", 201: "ConsumerChange" }),
+        response: answers({ 200: "ConsumerChange", 201: "ConsumerChange" }, etagHeader),
       },
     },
     async (request, reply) => {
@@ -211,10 +216,14 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
       const pause = app.pausesOf(request);
       const warnings = await new ConsumerWarnings(app.database, name, pause, await plans.of(name)).of(terms);
       if (request.query.strict) refuseWarnings("invalid-request", warnings);
-      const put = await putConsumer(app.database, originOf(request), name, { id, ...terms }, app.totalBounds);
-      const isStored = !request.query.dryRun;
-      reply.code(put.created && isStored ? 201 : 200);
+      const put = await putConsumer(app.database, originOf(request), {
+        app: name,
+        consumer: { id, ...terms },
+        precondition: preconditionOf(request),
+        total: app.totalBounds,
+      });
       const { position } = put.consumer;
+      if (!request.query.dryRun) reply.code(put.created ? 201 : 200).header("etag", etagOf(position));
       const applied = await announce(app, reply, position, request.query);
       return { ...shown(put.consumer), position, ...applied, ...reported(warnings) };
     },
@@ -223,7 +232,12 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
   app.delete<OneConsumer>(
     "/apps/:app/consumers/:consumer",
     {
-      config: { access: "write", records: "audit", refuses: ["app-not-found", "consumer-not-found"] },
+      config: {
+        access: "write",
+        records: "audit",
+        conditions: "change",
+        refuses: ["app-not-found", "consumer-not-found"],
+      },
       schema: {
         tags,
         summary: "Delete a consumer, whose requests have the default plan then",
@@ -234,7 +248,8 @@ export default async function consumerRoutes(app: FastifyInstance): Promise<void
     },
     async (request, reply) => {
       const { app: name, consumer } = request.params;
-      const position = await deleteConsumer(app.database, originOf(request), name, consumer);
+      const precondition = preconditionOf(request);
+      const position = await deleteConsumer(app.database, originOf(request), name, consumer, precondition);
       return { position, ...(await announce(app, reply, position, request.query)) };
     },
   );
@@ -520,6 +535,10 @@ async function announce(
 function requireId(id: string): string {
   if (isConsumerId(id)) return id;
   throw invalidRequest({ path: "consumer", expected: idRule, got: describedId(id) });
+}
+
+function listed(consumer: Consumer) {
+  return { ...shown(consumer), etag: etagOf(consumer.position) };
 }
 
 function shown({ id, plan, overrides, changedAtMs }: Consumer) {

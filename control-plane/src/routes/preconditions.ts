@@ -1,14 +1,14 @@
-// Implements If-Match and If-None-Match (RFC 9110 §13.1) with revision numbers as versions, so that two operators who edit
-// the same policy do not overwrite each other's work.
+// Implements If-Match and If-None-Match (RFC 9110 §13.1) with numbers as versions, so that two operators who edit the same policy or
+// consumer do not overwrite each other's work.
 
 import type { FastifyRequest } from "fastify";
 import { ApiError } from "../errors/api-error.ts";
 import { lists } from "../http/etags.ts";
 import type { Precondition } from "../storage/change.ts";
 
-/** Returns the version of something that was last changed at `revision`. */
-export function etagOf(revision: number): string {
-  return `"${revision}"`;
+/** @param version another number after each change: a revision, a consumer's position */
+export function etagOf(version: number): string {
+  return `"${version}"`;
 }
 
 /** Whether a request that changes something may be refused for the version of what it is about. */
@@ -20,8 +20,8 @@ export function hasPrecondition({ headers }: FastifyRequest): boolean {
 export function preconditionOf(request: FastifyRequest): Precondition {
   const ifMatch = request.headers["if-match"];
   const ifNoneMatch = request.headers["if-none-match"];
-  return (revision) => {
-    const etag = revision === undefined ? undefined : etagOf(revision);
+  return (version) => {
+    const etag = version === undefined ? undefined : etagOf(version);
     if (ifMatch !== undefined && !lists(ifMatch, etag)) throw failed("If-Match", ifMatch, etag);
     if (ifNoneMatch !== undefined && lists(ifNoneMatch, etag)) throw failed("If-None-Match", ifNoneMatch, etag);
   };

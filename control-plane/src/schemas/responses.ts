@@ -751,7 +751,7 @@ const consumerFields = {
   changedAt: time,
 };
 
-const consumer = { $id: "Consumer", ...object(consumerFields, ["overrides"]) };
+const consumer = { $id: "Consumer", ...object({ ...consumerFields, etag }, ["overrides"]) };
 
 const consumersPosition = {
   ...count,

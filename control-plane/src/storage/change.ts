@@ -31,8 +31,11 @@ export interface DryRun {
 /** @returns the revision that the change got */
 export type RecordEntry = (entry: Entry) => Promise<number>;
 
-/** Throws when the request's condition does not hold for the current version (undefined: there is no version yet). */
-export type Precondition = (revision: number | undefined) => void;
+/**
+ * Throws when the request's condition does not hold for the current version, which is another number after each change: a revision, a
+ * consumer's position. Undefined: there is no version yet.
+ */
+export type Precondition = (version: number | undefined) => void;
 
 /**
  * Runs `body` as the only writer. If it throws, everything is rolled back. If it never calls `record`, nothing changes and

@@ -6,7 +6,7 @@ import type { Transaction } from "kysely";
 import type { TotalBounds } from "../bounds/bounds.ts";
 import { ApiError } from "../errors/api-error.ts";
 import { writeTrace } from "./audit.ts";
-import { type Origin, writeFor } from "./change.ts";
+import { type Origin, type Precondition, writeFor } from "./change.ts";
 import { consumersAtOnce, removeMany, storeMany, type Terms } from "./consumer-changes.ts";
 import { bytesIn, pageOf } from "./pages.ts";
 import type { ConsumerTable, Database, Tables } from "./tables.ts";
@@ -18,6 +18,7 @@ export interface NamedTerms extends Terms {
 
 export interface Consumer extends NamedTerms {
   readonly changedAtMs: number;
+  /** Of its last change. */
   readonly position: number;
 }
 
@@ -70,19 +71,20 @@ export async function listConsumers(
 
 /**
  * Makes a consumer, or changes it. One that has these terms already gets no new position.
- * @throws ApiError app-not-found, bound-exceeded
+ * @param put.precondition is given the position of the stored one
+ * @throws ApiError app-not-found, bound-exceeded, or what the precondition throws
  */
 export function putConsumer(
   database: Database,
   origin: Origin,
-  app: string,
-  consumer: NamedTerms,
-  total: TotalBounds,
+  put: { app: string; consumer: NamedTerms; precondition: Precondition; total: TotalBounds },
 ): Promise<{ consumer: Consumer; created: boolean }> {
+  const { app, consumer, precondition, total } = put;
   return writeFor(database, origin, async (transaction) => {
     await requireApp(transaction, app);
     const { id } = consumer;
     const before = await readOne(transaction, app, id);
+    precondition(before === undefined ? undefined : Number(before.position));
     if (before !== undefined && isSame(before, consumer)) return { consumer: consumerFrom(before), created: false };
     if (before === undefined) await takeRoom(transaction, app, { consumers: 1 }, total);
     const position = await storeMany(transaction, origin, app, [consumer]);
@@ -97,12 +99,23 @@ export function putConsumer(
   });
 }
 
-/** @returns the position of the change @throws ApiError app-not-found, consumer-not-found */
-export function deleteConsumer(database: Database, origin: Origin, app: string, id: string): Promise<number> {
+/**
+ * @param precondition is given the position of the stored one
+ * @returns the position of the change
+ * @throws ApiError app-not-found, consumer-not-found, or what the precondition throws
+ */
+export function deleteConsumer(
+  database: Database,
+  origin: Origin,
+  app: string,
+  id: string,
+  precondition: Precondition,
+): Promise<number> {
   return writeFor(database, origin, async (transaction) => {
     await requireApp(transaction, app);
     const before = await readOne(transaction, app, id);
     if (before === undefined) throw noConsumer(app, id);
+    precondition(Number(before.position));
     const position = await removeMany(transaction, origin, app, [id]);
     await writeTrace(transaction, origin, { action: "delete-consumer", app, subject: id, before: described(before) });
     return position;

@@ -150,7 +150,7 @@ describe("a consumer", () => {
     const own = { plan: "pro", overrides: { books: burst(7) } };
     const changed = await call("PUT", at("ann"), { body: own });
     expect([changed.status, changed.body]).toEqual([200, { id: "ann", ...own, changedAt, position: 2 }]);
-    expect((await call("GET", at("ann"))).body).toEqual({ id: "ann", ...own, changedAt });
+    expect((await call("GET", at("ann"))).body).toEqual({ id: "ann", ...own, changedAt, etag: '"2"' });
     // What is there already is no change.
     expect((await call("PUT", at("ann"), { body: own })).body.position).toBe(2);
     expect((await call("DELETE", at("ann"))).body).toEqual({ position: 3 });
@@ -172,6 +172,50 @@ describe("a consumer", () => {
     expect(await idsOf(running)).toEqual([]);
     expect(await audited(running)).toEqual([]);
     expect((await running.call("PUT", at("ann"), { body: { plan: "free" } })).body.position).toBe(1);
+  });
+
+  it("has an ETag: it is changed and deleted only if it is still what the sender saw, and added only if there is none", async () => {
+    const running = await start();
+    const { call } = running;
+    const ifMatch = (etag: string) => ({ headers: { "if-match": etag } });
+    const ifNone = { headers: { "if-none-match": "*" } };
+    const absent = await call("PUT", at("ann"), { body: { plan: "free" }, ...ifMatch("*") });
+    expect([absent.status, absent.body.code, absent.headers.get("etag")]).toEqual([412, "precondition-failed", null]);
+    expect((await call("DELETE", at("ann"), ifMatch("*"))).body.code).toBe("consumer-not-found");
+    expect(await idsOf(running)).toEqual([]);
+    const added = await call("PUT", at("ann"), { body: { plan: "free" }, ...ifNone });
+    expect([added.status, added.headers.get("etag")]).toEqual([201, '"1"']);
+    const again = await call("PUT", at("ann"), { body: { plan: "max" }, ...ifNone });
+    expect([again.status, again.body.etag, again.headers.get("etag")]).toEqual([412, '"1"', '"1"']);
+    const changed = await call("PUT", at("ann"), { body: { plan: "pro" }, ...ifMatch('"1"') });
+    expect([changed.status, changed.headers.get("etag")]).toEqual([200, '"2"']);
+    // What is there already is no change, but must be what the sender saw too.
+    for (const plan of ["max", "pro"]) {
+      const late = await call("PUT", at("ann"), { body: { plan }, ...ifMatch('"1"') });
+      expect([late.status, late.body.etag, late.headers.get("etag")]).toEqual([412, '"2"', '"2"']);
+    }
+    expect((await call("PUT", `${at("ann")}?dryRun=true`, { body: { plan: "max" }, ...ifMatch('"1"') })).status).toBe(
+      412,
+    );
+    const dry = await call("PUT", `${at("ann")}?dryRun=true`, { body: { plan: "max" }, ...ifMatch('"2"') });
+    expect([dry.status, dry.headers.get("etag")]).toEqual([200, null]);
+    const lateDelete = await call("DELETE", at("ann"), ifMatch('"1"'));
+    expect([lateDelete.status, lateDelete.body.etag]).toEqual([412, '"2"']);
+    const read = await call("GET", at("ann"));
+    expect([read.body.plan, read.body.etag, read.headers.get("etag")]).toEqual(["pro", '"2"', '"2"']);
+    expect((await call("GET", consumers)).body.consumers).toMatchObject([{ id: "ann", etag: '"2"' }]);
+    expect((await call("GET", at("ann"), { headers: { "if-none-match": '"2"' } })).status).toBe(304);
+    expect((await call("GET", at("ann"), { headers: { "if-none-match": '"1"' } })).status).toBe(200);
+    expect((await call("DELETE", at("ann"), ifMatch('"2"'))).status).toBe(200);
+    // One that comes back is another one than was deleted.
+    expect((await call("PUT", at("ann"), { body: { plan: "pro" }, ...ifMatch('"2"') })).status).toBe(412);
+    await load(running, lines({ id: "ann", plan: "pro" }));
+    expect((await call("DELETE", at("ann"), ifMatch('"2"'))).body.etag).toBe('"4"');
+    expect((await audited(running)).map(({ action }: { action: string }) => action)).toEqual([
+      "delete-consumer",
+      "put-consumer",
+      "put-consumer",
+    ]);
   });
 
   it("has an id of any printable text, which is another one if any of its bytes is", async () => {

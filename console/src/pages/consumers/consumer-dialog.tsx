@@ -1,10 +1,9 @@
 // Adds a consumer, or gives one another plan or other limits of its own, which are written as YAML.
 
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useId, useMemo, useState } from "react";
 import { useTranslations } from "use-intl";
 import { isMap, parse, parseDocument, stringify } from "yaml";
-import { answerOf, api, type Schemas } from "../../api/client.ts";
 import type { StoredPolicy } from "../../api/policy-terms.ts";
 import { type ConsumerTerms, consumerWarningsQuery, policiesQuery } from "../../api/queries.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
@@ -14,9 +13,8 @@ import { PolicyChoice } from "../../parts/policy-choice.tsx";
 import { useSettled } from "../../parts/use-settled.ts";
 import { visible } from "../../parts/visible.ts";
 import { Warnings } from "../../parts/warnings.tsx";
+import { type Consumer, useConsumerChanges } from "./use-consumer-changes.ts";
 
-/** How long the answer waits for gateways. */
-const wait = "5s";
 const example = "books:\n  - { name: daily, algorithm: fixed-window, quota: 5000, window: 1d }";
 
 /** @param consumer undefined: a new one */
@@ -26,12 +24,12 @@ export function ConsumerDialog({
   onClose,
 }: {
   app: string;
-  consumer: Schemas["Consumer"] | undefined;
+  consumer: Consumer | undefined;
   onClose: () => void;
 }) {
   const t = useTranslations("consumers");
   const tell = useTell();
-  const cache = useQueryClient();
+  const { put, remove } = useConsumerChanges(app);
   const [id, setId] = useState(consumer?.id ?? "");
   const [plan, setPlan] = useState(consumer?.plan ?? "");
   const [original] = useState(() => (consumer?.overrides === undefined ? "" : stringify(consumer.overrides)));
@@ -51,15 +49,14 @@ export function ConsumerDialog({
       setFault(read.fault);
       return false;
     }
-    const { overrides } = read;
-    const { applied } = await answerOf(
-      api.PUT("/api/v1/apps/{app}/consumers/{consumer}", {
-        params: { path: { app, consumer: id }, query: { wait } },
-        body: { plan, ...(overrides === undefined ? {} : { overrides }) },
-      }),
-    );
-    await cache.invalidateQueries({ queryKey: ["consumers", app] });
-    tell({ text: t("stored", { id: visible(id), plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 }) });
+    const terms = { plan, ...(read.overrides === undefined ? {} : { overrides: read.overrides }) };
+    const { applied, etag } = await put(id, terms, consumer?.etag);
+    const undo = async () => {
+      if (consumer === undefined) await remove(id, etag);
+      else await put(id, consumer, etag);
+    };
+    const text = t("stored", { id: visible(id), plan, have: applied?.acked ?? 0, of: applied?.gateways ?? 0 });
+    tell({ text, undo });
     return true;
   };
   return (

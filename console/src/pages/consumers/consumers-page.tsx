@@ -4,7 +4,6 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { useTranslations } from "use-intl";
-import type { Schemas } from "../../api/client.ts";
 import { consumersQuery } from "../../api/queries.ts";
 import { AppChoice, useChosenApp } from "../../parts/app-choice.tsx";
 import { Moment } from "../../parts/moment.tsx";
@@ -15,10 +14,11 @@ import { useSettled } from "../../parts/use-settled.ts";
 import { visible } from "../../parts/visible.ts";
 import { ConsumerDialog } from "./consumer-dialog.tsx";
 import { DeleteConsumerDialog } from "./delete-consumer-dialog.tsx";
-
-type Consumer = Schemas["Consumer"];
+import type { Consumer } from "./use-consumer-changes.ts";
 
 const route = getRouteApi("/shell/consumers");
+
+type Open = { readonly action: "add" } | { readonly action: "change" | "delete"; readonly consumer: Consumer };
 
 export function ConsumersPage() {
   const t = useTranslations("consumers");
@@ -26,7 +26,8 @@ export function ConsumersPage() {
   const navigate = route.useNavigate();
   const app = useChosenApp(asked);
   const { mayEdit } = useRights(app);
-  const [isAdding, setIsAdding] = useState(false);
+  const [open, setOpen] = useState<Open>();
+  const close = () => setOpen(undefined);
   const [appOfHidden, setAppOfHidden] = useState<string>();
   const fields = appOfHidden === app && prefix === "" ? (["plan"] as const) : (["prefix", "plan"] as const);
   const search = (change: { prefix?: string; plan?: string }) =>
@@ -37,7 +38,7 @@ export function ConsumersPage() {
         <h1>{t("title")}</h1>
         <AppChoice app={app} onChoose={(chosen) => void navigate({ search: { app: chosen } })} />
         {mayEdit ? (
-          <button type="button" className="main" onClick={() => setIsAdding(true)}>
+          <button type="button" className="main" onClick={() => setOpen({ action: "add" })}>
             {t("add")}
           </button>
         ) : null}
@@ -58,10 +59,24 @@ export function ConsumersPage() {
       {app === undefined ? (
         <Loading />
       ) : (
-        <Consumers key={app} app={app} prefix={prefix} plan={plan} mayEdit={mayEdit} onHidden={setAppOfHidden} />
+        <Consumers
+          key={app}
+          app={app}
+          prefix={prefix}
+          plan={plan}
+          mayEdit={mayEdit}
+          onHidden={setAppOfHidden}
+          onOpen={setOpen}
+        />
       )}
-      {isAdding && app !== undefined ? (
-        <ConsumerDialog app={app} consumer={undefined} onClose={() => setIsAdding(false)} />
+      {app !== undefined && open?.action === "add" ? (
+        <ConsumerDialog app={app} consumer={undefined} onClose={close} />
+      ) : null}
+      {app !== undefined && open?.action === "change" ? (
+        <ConsumerDialog app={app} consumer={open.consumer} onClose={close} />
+      ) : null}
+      {app !== undefined && open?.action === "delete" ? (
+        <DeleteConsumerDialog app={app} consumer={open.consumer} onClose={close} />
       ) : null}
     </>
   );
@@ -74,16 +89,16 @@ interface Shown {
   readonly mayEdit: boolean;
   /** Is called if the ids of the app's consumers are hidden, so that nobody can search for them. */
   onHidden(app: string): void;
+  /** Opens a dialog, which stays if the list is read again without its consumer. */
+  onOpen(open: Open): void;
 }
 
-function Consumers({ app, prefix, plan, mayEdit, onHidden }: Shown) {
+function Consumers({ app, prefix, plan, mayEdit, onHidden, onOpen }: Shown) {
   const t = useTranslations("consumers");
   const settled = useSettled(`${prefix}\n${plan}`);
   const [settledPrefix = "", settledPlan = ""] = settled.split("\n");
   const asked = useInfiniteQuery(consumersQuery(app, settledPrefix, settledPlan));
   const { data, error, isPending, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = asked;
-  const [changing, setChanging] = useState<Consumer>();
-  const [deleting, setDeleting] = useState<Consumer>();
   const areIdsHidden = data?.pages[0]?.idsHidden === true;
   useEffect(() => {
     if (areIdsHidden) onHidden(app);
@@ -118,7 +133,7 @@ function Consumers({ app, prefix, plan, mayEdit, onHidden }: Shown) {
                   <button
                     type="button"
                     aria-label={t("changeOne", { id: visible(consumer.id) })}
-                    onClick={() => setChanging(consumer)}
+                    onClick={() => onOpen({ action: "change", consumer })}
                   >
                     {t("change")}
                   </button>{" "}
@@ -126,7 +141,7 @@ function Consumers({ app, prefix, plan, mayEdit, onHidden }: Shown) {
                     type="button"
                     className="danger"
                     aria-label={t("deleteOne", { id: visible(consumer.id) })}
-                    onClick={() => setDeleting(consumer)}
+                    onClick={() => onOpen({ action: "delete", consumer })}
                   >
                     {t("delete")}
                   </button>
@@ -141,12 +156,6 @@ function Consumers({ app, prefix, plan, mayEdit, onHidden }: Shown) {
           {t("more")}
         </button>
       ) : null}
-      {changing === undefined ? null : (
-        <ConsumerDialog app={app} consumer={changing} onClose={() => setChanging(undefined)} />
-      )}
-      {deleting === undefined ? null : (
-        <DeleteConsumerDialog app={app} consumer={deleting} onClose={() => setDeleting(undefined)} />
-      )}
     </section>
   );
 }

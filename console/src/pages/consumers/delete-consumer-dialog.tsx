@@ -1,34 +1,27 @@
 // Asks before a consumer is deleted.
 
-import { useQueryClient } from "@tanstack/react-query";
 import { useTranslations } from "use-intl";
-import { answerOf, api, type Schemas } from "../../api/client.ts";
 import { Confirmation } from "../../parts/dialog.tsx";
 import { useTell } from "../../parts/notices.tsx";
 import { visible } from "../../parts/visible.ts";
-
-const wait = "5s";
+import { type Consumer, useConsumerChanges } from "./use-consumer-changes.ts";
 
 export function DeleteConsumerDialog({
   app,
-  consumer: { id },
+  consumer,
   onClose,
 }: {
   app: string;
-  consumer: Schemas["Consumer"];
+  consumer: Consumer;
   onClose: () => void;
 }) {
   const t = useTranslations("consumers");
   const tell = useTell();
-  const cache = useQueryClient();
+  const { put, remove } = useConsumerChanges(app);
+  const { id, etag } = consumer;
   const act = async () => {
-    await answerOf(
-      api.DELETE("/api/v1/apps/{app}/consumers/{consumer}", {
-        params: { path: { app, consumer: id }, query: { wait } },
-      }),
-    );
-    await cache.invalidateQueries({ queryKey: ["consumers", app] });
-    tell({ text: t("deleted", { id: visible(id) }) });
+    await remove(id, etag);
+    tell({ text: t("deleted", { id: visible(id) }), undo: () => put(id, consumer, undefined) });
   };
   return (
     <Confirmation
