@@ -92,9 +92,6 @@ it("gives a consumer a plan and limits of its own, says what is wrong with them,
   await page.context().close();
 });
 
-<<<<<<< HEAD
-it("shows digests to a viewer in place of ids that may be credentials, and offers no search for them", async () => {
-=======
 const stored = async (id: string) => JSON.parse((await system.api("GET", `/apps/kept/consumers/${id}`)).body);
 const store = async (id: string, terms: object) => {
   expect([200, 201]).toContain((await system.api("PUT", `/apps/kept/consumers/${id}`, terms)).status);
@@ -191,8 +188,7 @@ it("undoes what it stored or deleted, unless somebody else has changed it since"
   await page.context().close();
 });
 
-it("shows hashes to a viewer in place of ids that may be credentials, and offers no search for them", async () => {
->>>>>>> consumer-etags
+it("shows digests to a viewer in place of ids that may be credentials, and offers no search for them", async () => {
   const { controlUrl } = system;
   const call = async (method: string, path: string, body: object) => {
     const { status, body: text } = await system.api(method, path, body);
