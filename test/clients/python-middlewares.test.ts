@@ -22,6 +22,7 @@ const policies = [
   { name: "brief", key, limits: [{ algorithm: "token-bucket", quota: 1, window: "100s", burst: 1 }] },
   { name: "fast", key, limits: [{ algorithm: "token-bucket", quota: 10, window: "1s", burst: 1 }] },
   { name: "shaped", key, limits: [{ algorithm: "leaky-bucket", quota: 10, window: "1s", burst: 10 }] },
+  { name: "hourly", key, limits: [{ algorithm: "leaky-bucket", quota: 1, window: "1h", burst: 1, maxDelay: "1h" }] },
   {
     name: "plans",
     key,
@@ -142,6 +143,13 @@ describe.each(Object.keys(servers) as Server[])("%s", (name) => {
     for (const one of all) expect(one).toMatchObject(served);
     // One at once, the others 100 ms after each other.
     expect(performance.now() - startedAtMs).toBeGreaterThan(190);
+  });
+
+  it("answers 503 at once if the turn of a request comes in more than five minutes", async () => {
+    expect(await get("/hourly", "ann")).toMatchObject(served);
+    const { status, headers, body } = await get("/hourly", "ann");
+    expect([status, headers["retry-after"]]).toEqual([503, "1"]);
+    expect(JSON.parse(body)).toMatchObject({ title: "Limit cannot be checked", status: 503, policy: "hourly" });
   });
 
   it("charges the cost of the request, by its plan", async () => {
