@@ -120,13 +120,25 @@ class _Exchange:
         return read_reply(answer, body), not answer.will_close
 
     async def _read_head(self) -> bytes:
+        """Reads line by line, because the first one says whether an end of the head is to be waited for."""
+        line = head = await self._read_first_line()
+        if not head.startswith(b"HTTP/"):
+            raise http.client.BadStatusLine(head.decode("latin-1"))
+        while line not in (b"\r\n", b"\n"):
+            line = await self._reader.readuntil(b"\n")
+            head += line
+            if len(head) > MOST_HEAD_BYTES:
+                raise http.client.HTTPException(f"its head is larger than {MOST_HEAD_BYTES} bytes")
+        return head
+
+    async def _read_first_line(self) -> bytes:
         try:
-            head = await self._reader.readuntil(b"\r\n\r\n")
+            line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
             self.is_heard = len(error.partial) > 0
             raise
         self.is_heard = True
-        return head
+        return line
 
     async def _read_body(self, answer: http.client.HTTPResponse) -> Optional[bytes]:
         """Returns None if it is too large."""
