@@ -193,6 +193,18 @@ class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
                     self.assertRegex((await client.check("p")).failure or "", "^The gateway did not answer: ")
                     self.assertTrue(await asyncio.to_thread(left.wait, 60))
 
+    async def test_what_follows_an_answer_is_not_taken_for_the_next_one(self) -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+        forged = answer.replace(b'"remaining":9', b'"remaining":5')
+
+        def serve(connection: socket.socket) -> None:
+            while read_request(connection):
+                connection.sendall(answer + forged)
+
+        with Listener(serve) as listener:
+            async with async_client_of(url=listener.url) as client:
+                self.assertEqual([(await client.check("p")).remaining for _ in range(3)], [9, 9, 9])
+
     async def test_an_endless_answer_is_left_after_a_mebibyte(self) -> None:
         for serve in ENDLESS_ANSWERS:
             with self.subTest(serve), Listener(serve) as listener:

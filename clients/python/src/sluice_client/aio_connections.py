@@ -76,8 +76,8 @@ class AsyncConnections:
         """Returns an idle connection that the gateway has not closed."""
         while self._idle:
             connection, since = self._idle.pop()
-            has_ended = connection.reader.at_eof() or connection.writer.transport.is_closing()
-            if monotonic() - since < LONGEST_IDLE and not has_ended:
+            is_unusable = connection.writer.transport.is_closing() or _is_readable(connection.reader)
+            if monotonic() - since < LONGEST_IDLE and not is_unusable:
                 return connection
             connection.writer.close()
         return None
@@ -92,6 +92,19 @@ class AsyncConnections:
                 address.host, address.port, limit=MOST_HEAD_BYTES, ssl=self._tls, server_hostname=host
             )
         return _Connection(*await asyncio.wait_for(opening, max(0, until - monotonic())))
+
+
+def _is_readable(reader: asyncio.StreamReader) -> bool:
+    """Says whether an idle connection has something to read: its end, or what nobody has asked for and would be taken for the next answer."""
+    reading = reader.read(1)
+    try:
+        # It ends at once if there is something, and else begins to wait.
+        reading.send(None)
+    except (StopIteration, OSError):
+        return True
+    finally:
+        reading.close()
+    return False
 
 
 class _Exchange:
