@@ -185,13 +185,17 @@ describe.each(Object.keys(servers) as Server[])("%s", (name) => {
 it("gunicorn's workers limit together, each with a client of its own", async () => {
   const service = await start("Django under gunicorn", { ...patient, SLUICE_TEST_URL: gateway.privateUrl });
   try {
-    const all = await Promise.all(
-      Array.from({ length: 40 }, (_, i) => ask(`${service.url}/three`, { headers: { "x-user": `many ${i % 10}` } })),
-    );
-    expect(all.filter(({ status }) => status === 200)).toHaveLength(30);
-    expect(all.filter(({ status }) => status === 429)).toHaveLength(10);
-    const workers = new Set(all.flatMap(({ body }) => /^served by (\d+)/.exec(body)?.[1] ?? []));
-    expect(workers.size).toBe(2);
+    // On a busy machine, one worker may take all of a round.
+    for (let round = 0, workers = 0; workers < 2; round++) {
+      expect(round).toBeLessThan(20);
+      const user = (i: number) => `many ${round} ${i % 10}`;
+      const all = await Promise.all(
+        Array.from({ length: 40 }, (_, i) => ask(`${service.url}/three`, { headers: { "x-user": user(i) } })),
+      );
+      expect(all.filter(({ status }) => status === 200)).toHaveLength(30);
+      expect(all.filter(({ status }) => status === 429)).toHaveLength(10);
+      workers = new Set(all.flatMap(({ body }) => /^served by (\d+)/.exec(body)?.[1] ?? [])).size;
+    }
   } finally {
     await service.program.stop();
   }
