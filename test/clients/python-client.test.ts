@@ -61,9 +61,9 @@ afterAll(async () => {
 
 it.each([
   ["arguments", "test_arguments", 13],
-  ["threads", "test_threads", 16],
+  ["threads", "test_threads", 17],
   ["forks", "test_fork", 5],
-  ["asyncio", "test_asyncio", 14],
+  ["asyncio", "test_asyncio", 16],
 ])("passes its own tests of %s", async (_, module, tests) => {
   const output = await new Promise<string>((done) => {
     // What nobody closes is an error as well.

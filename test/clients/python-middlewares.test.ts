@@ -22,6 +22,7 @@ const policies = [
   { name: "brief", key, limits: [{ algorithm: "token-bucket", quota: 1, window: "100s", burst: 1 }] },
   { name: "fast", key, limits: [{ algorithm: "token-bucket", quota: 10, window: "1s", burst: 1 }] },
   { name: "shaped", key, limits: [{ algorithm: "leaky-bucket", quota: 10, window: "1s", burst: 10 }] },
+  { name: "hourly", key, limits: [{ algorithm: "leaky-bucket", quota: 1, window: "1h", burst: 1, maxDelay: "1h" }] },
   {
     name: "plans",
     key,
@@ -144,6 +145,13 @@ describe.each(Object.keys(servers) as Server[])("%s", (name) => {
     expect(performance.now() - startedAtMs).toBeGreaterThan(190);
   });
 
+  it("answers 503 at once if the turn of a request comes in more than five minutes", async () => {
+    expect(await get("/hourly", "ann")).toMatchObject(served);
+    const { status, headers, body } = await get("/hourly", "ann");
+    expect([status, headers["retry-after"]]).toEqual([503, "1"]);
+    expect(JSON.parse(body)).toMatchObject({ title: "Limit cannot be checked", status: 503, policy: "hourly" });
+  });
+
   it("charges the cost of the request, by its plan", async () => {
     expect((await get("/costly", "bob", { "x-cost": "8" })).status).toBe(200);
     expect((await get("/costly", "bob", { "x-cost": "3" })).status).toBe(429);
@@ -177,13 +185,17 @@ describe.each(Object.keys(servers) as Server[])("%s", (name) => {
 it("gunicorn's workers limit together, each with a client of its own", async () => {
   const service = await start("Django under gunicorn", { ...patient, SLUICE_TEST_URL: gateway.privateUrl });
   try {
-    const all = await Promise.all(
-      Array.from({ length: 40 }, (_, i) => ask(`${service.url}/three`, { headers: { "x-user": `many ${i % 10}` } })),
-    );
-    expect(all.filter(({ status }) => status === 200)).toHaveLength(30);
-    expect(all.filter(({ status }) => status === 429)).toHaveLength(10);
-    const workers = new Set(all.flatMap(({ body }) => /^served by (\d+)/.exec(body)?.[1] ?? []));
-    expect(workers.size).toBe(2);
+    // On a busy machine, one worker may take all of a round.
+    for (let round = 0, workers = 0; workers < 2; round++) {
+      expect(round).toBeLessThan(20);
+      const user = (i: number) => `many ${round} ${i % 10}`;
+      const all = await Promise.all(
+        Array.from({ length: 40 }, (_, i) => ask(`${service.url}/three`, { headers: { "x-user": user(i) } })),
+      );
+      expect(all.filter(({ status }) => status === 200)).toHaveLength(30);
+      expect(all.filter(({ status }) => status === 429)).toHaveLength(10);
+      workers = new Set(all.flatMap(({ body }) => /^served by (\d+)/.exec(body)?.[1] ?? [])).size;
+    }
   } finally {
     await service.program.stop();
   }

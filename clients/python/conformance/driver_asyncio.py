@@ -53,7 +53,8 @@ class Driver:
             return (await self._client.check_all(checks_of(call))).to_dict()
         if name == "hold":
             held = await self._client.hold(**arguments_of(call))
-            self._held[call["as"]] = held
+            if "as" in call:
+                self._held[call["as"]] = held
             return {**held.decision.to_dict(), "holds": held.allowed}
         if name == "release":
             await self._held[call["hold"]].release()

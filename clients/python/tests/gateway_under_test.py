@@ -137,5 +137,27 @@ def endless(connection: socket.socket) -> None:
         connection.sendall(b" " * 65_536)
 
 
+HEADS_OF_NO_HTTP = (
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 90\r\n\r\n{}",
+    b"HTTP/1.1 200 OK\r\nContent-Length: +90\r\n\r\n{}",
+    b"HTTP/1.1 103 Early Hints\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000,
+)
+
+
+def sends(head: bytes, left: threading.Event) -> Callable[[socket.socket], None]:
+    """Answers so and waits for the client to end the connection, and sets the event then."""
+
+    def serve(connection: socket.socket) -> None:
+        read_request(connection)
+        try:
+            connection.sendall(head)
+            connection.recv(1)
+        finally:
+            left.set()
+
+    return serve
+
+
 ANSWERS_WITHOUT_LENGTH = (in_chunks, to_the_end)
 ENDLESS_ANSWERS = (endless_chunks, endless)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import time
 import unittest
 import warnings
@@ -13,6 +14,7 @@ from gateway_under_test import (
     ANSWER,
     ANSWERS_WITHOUT_LENGTH,
     ENDLESS_ANSWERS,
+    HEADS_OF_NO_HTTP,
     SOCKET,
     TLS_URL,
     Listener,
@@ -21,6 +23,7 @@ from gateway_under_test import (
     of_the_authority,
     read_request,
     send,
+    sends,
     somebody,
 )
 from sluice_client import ClosedError, Event, RefusedError
@@ -181,6 +184,26 @@ class ConnectionsOfTasks(unittest.IsolatedAsyncioTestCase):
             with self.subTest(size), Listener(serve) as listener:
                 async with async_client_of(url=listener.url) as client:
                     self.assertEqual((await client.check("p")).source, "failure")
+
+    async def test_an_answer_whose_end_nobody_can_know_is_no_http_and_ends_the_connection(self) -> None:
+        for head in HEADS_OF_NO_HTTP:
+            left = threading.Event()
+            with self.subTest(head[:60]), Listener(sends(head, left)) as listener:
+                async with async_client_of(url=listener.url) as client:
+                    self.assertRegex((await client.check("p")).failure or "", "^The gateway did not answer: ")
+                    self.assertTrue(await asyncio.to_thread(left.wait, 60))
+
+    async def test_what_follows_an_answer_is_not_taken_for_the_next_one(self) -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+        forged = answer.replace(b'"remaining":9', b'"remaining":5')
+
+        def serve(connection: socket.socket) -> None:
+            while read_request(connection):
+                connection.sendall(answer + forged)
+
+        with Listener(serve) as listener:
+            async with async_client_of(url=listener.url) as client:
+                self.assertEqual([(await client.check("p")).remaining for _ in range(3)], [9, 9, 9])
 
     async def test_an_endless_answer_is_left_after_a_mebibyte(self) -> None:
         for serve in ENDLESS_ANSWERS:

@@ -13,6 +13,7 @@ from gateway_under_test import (
     ANSWER,
     ANSWERS_WITHOUT_LENGTH,
     ENDLESS_ANSWERS,
+    HEADS_OF_NO_HTTP,
     SOCKET,
     TLS_URL,
     Listener,
@@ -21,6 +22,7 @@ from gateway_under_test import (
     of_the_authority,
     read_request,
     send,
+    sends,
     somebody,
     until,
 )
@@ -166,6 +168,13 @@ class ConnectionsOfThreads(unittest.TestCase):
         for serve in ANSWERS_WITHOUT_LENGTH:
             with self.subTest(serve), Listener(serve) as listener, client_of(url=listener.url) as client:
                 self.assertEqual(client.check("p").remaining, 9)
+
+    def test_an_answer_whose_end_nobody_can_know_is_no_http_and_ends_the_connection(self) -> None:
+        for head in HEADS_OF_NO_HTTP:
+            left = threading.Event()
+            with self.subTest(head[:60]), Listener(sends(head, left)) as listener, client_of(url=listener.url) as client:
+                self.assertRegex(client.check("p").failure or "", "^The gateway did not answer: ")
+                self.assertTrue(left.wait(60))
 
     def test_an_endless_answer_is_left_after_a_mebibyte(self) -> None:
         for serve in ENDLESS_ANSWERS:

@@ -76,8 +76,8 @@ class AsyncConnections:
         """Returns an idle connection that the gateway has not closed."""
         while self._idle:
             connection, since = self._idle.pop()
-            has_ended = connection.reader.at_eof() or connection.writer.transport.is_closing()
-            if monotonic() - since < LONGEST_IDLE and not has_ended:
+            is_unusable = connection.writer.transport.is_closing() or _is_readable(connection.reader)
+            if monotonic() - since < LONGEST_IDLE and not is_unusable:
                 return connection
             connection.writer.close()
         return None
@@ -92,6 +92,19 @@ class AsyncConnections:
                 address.host, address.port, limit=MOST_HEAD_BYTES, ssl=self._tls, server_hostname=host
             )
         return _Connection(*await asyncio.wait_for(opening, max(0, until - monotonic())))
+
+
+def _is_readable(reader: asyncio.StreamReader) -> bool:
+    """Says whether an idle connection has something to read: its end, or what nobody has asked for and would be taken for the next answer."""
+    reading = reader.read(1)
+    try:
+        # It ends at once if there is something, and else begins to wait.
+        reading.send(None)
+    except (StopIteration, OSError):
+        return True
+    finally:
+        reading.close()
+    return False
 
 
 class _Exchange:
@@ -120,13 +133,25 @@ class _Exchange:
         return read_reply(answer, body), not answer.will_close
 
     async def _read_head(self) -> bytes:
+        """Reads line by line, because the first one says whether an end of the head is to be waited for."""
+        line = head = await self._read_first_line()
+        if not head.startswith(b"HTTP/"):
+            raise http.client.BadStatusLine(head.decode("latin-1"))
+        while line not in (b"\r\n", b"\n"):
+            line = await self._reader.readuntil(b"\n")
+            head += line
+            if len(head) > MOST_HEAD_BYTES:
+                raise http.client.HTTPException(f"its head is larger than {MOST_HEAD_BYTES} bytes")
+        return head
+
+    async def _read_first_line(self) -> bytes:
         try:
-            head = await self._reader.readuntil(b"\r\n\r\n")
+            line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
             self.is_heard = len(error.partial) > 0
             raise
         self.is_heard = True
-        return head
+        return line
 
     async def _read_body(self, answer: http.client.HTTPResponse) -> Optional[bytes]:
         """Returns None if it is too large."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from .decision import NEVER, Decision
 from .replies import Answer, Failure
 
+# 285 years (2^53 µs): no gateway says a longer time. Callers wait for times, and make dates of them.
+LONGEST_SECONDS = 9_007_199_255
 _WHOLE_FIGURES = ("limit", "remaining", "debt")
 _SECONDS = ("delay", "waited")
 _SECONDS_OR_NEVER = {"retryAfter": "retry_after", "resetAfter": "reset_after"}
@@ -69,7 +71,7 @@ def read_hold(answer: Answer, policy: str) -> Union[HoldAnswer, Failure]:
     if not decision.allowed:
         return HoldAnswer(decision, "", 0)
     if not isinstance(text, str) or text == "" or not _is_ttl(ttl):
-        return Failure('The gateway\'s answer is allowed, and has no "hold" or no "ttl" above 0.')
+        return Failure('The gateway\'s answer is allowed, and has no "hold" or no "ttl" above 0 and below 286 years.')
     return HoldAnswer(decision, text, ttl)  # type: ignore[arg-type]
 
 
@@ -99,31 +101,35 @@ def read_decision(result: object, asked: str) -> Union[Decision, Failure]:
     if "reason" in result and not isinstance(reason, str):
         return Failure("A result of the gateway's answer has a reason that is no text.")
     figures = _figures_of(result)
-    if figures is None:
-        return Failure("A result of the gateway's answer has a figure that is no number.")
+    if isinstance(figures, Failure):
+        return figures
     return Decision(allowed, policy, "gateway", reason=reason, **figures)
 
 
-def _figures_of(result: Answer) -> Any:
-    """Returns the figures that are there by the names of a decision, or None if one of them is none."""
-    figures = {}
+def _figures_of(result: Answer) -> Union[Dict[str, Any], Failure]:
+    """Returns the figures that are there by the names of a decision."""
+    figures: Dict[str, Any] = {}
     for name in _WHOLE_FIGURES:
         if name in result:
             if not _is_figure(result[name]):
-                return None
+                return Failure("A result of the gateway's answer has a figure that is no number.")
             figures[name] = int(result[name])
     for name in _SECONDS:
         if name in result:
-            if not _is_figure(result[name]):
-                return None
+            if not _is_time(result[name]):
+                return _no_time()
             figures[name] = result[name]
     for name, own in _SECONDS_OR_NEVER.items():
         if name in result:
             value = NEVER if result[name] is None else result[name]
-            if value is not NEVER and not _is_figure(value):
-                return None
+            if value is not NEVER and not _is_time(value):
+                return _no_time()
             figures[own] = value
     return figures
+
+
+def _no_time() -> Failure:
+    return Failure(f"A result of the gateway's answer has a time that is not from 0 to {LONGEST_SECONDS} seconds.")
 
 
 def _is_figure(value: object) -> bool:
@@ -131,5 +137,9 @@ def _is_figure(value: object) -> bool:
     return type(value) is int or type(value) is float and math.isfinite(value)
 
 
+def _is_time(seconds: Any) -> bool:
+    return _is_figure(seconds) and 0 <= seconds <= LONGEST_SECONDS
+
+
 def _is_ttl(ttl: Any) -> bool:
-    return _is_figure(ttl) and 0 < ttl < math.inf
+    return _is_time(ttl) and ttl > 0

@@ -11,7 +11,7 @@ from typing import Any, Awaitable, Callable, Deque, Dict, Optional
 
 from .aio import AsyncClient
 from .decision import Decision
-from .limit import Middleware, refusal_of
+from .limit import Middleware, refusal_of, refused_if_late
 
 Scope = Dict[str, Any]
 Message = Dict[str, Any]
@@ -29,8 +29,9 @@ MOST_BYTES_AHEAD = 65_536
 class LimitMiddleware(Middleware[Application, AsyncClient, Scope, OnRefused]):
     """Serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
 
-    A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide. What the client raises goes to the server. If the
-    client of the service leaves while its request waits, the request leaves the line.
+    A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide, or if the turn of the request comes in more than
+    five minutes. What the client raises goes to the server. If the client of the service leaves while its request waits, the request leaves the
+    line.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,6 +65,7 @@ class LimitMiddleware(Middleware[Application, AsyncClient, Scope, OnRefused]):
             decision = await self._client.acquire(**arguments)
         else:
             decision = await self._client.check(**arguments)
+        decision = refused_if_late(decision)
         if decision.allowed and decision.delay is not None:
             # A leaky bucket has charged the request already, and says when its turn is.
             await asyncio.sleep(decision.delay)

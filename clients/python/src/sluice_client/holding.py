@@ -18,7 +18,8 @@ RELEASE_PATH = "/sluice/v1/release"
 
 RELEASES = 3
 BETWEEN_RELEASES = 0.1
-SHORTEST_RETRY = 0.1
+# Whatever ttl a gateway says, it is asked no more often.
+BETWEEN_RENEWALS = 0.1
 RENEWALS_IN_TTL = 3
 RETRIES_IN_TTL = 10
 
@@ -45,8 +46,11 @@ class Holding:
             lasts = self._until - monotonic()
             if lasts <= 0:
                 return True
-            yield Sleep(min(lasts if self._core.is_closed else min(wait, lasts), MOST_SECONDS))
-            if self._core.is_closed or monotonic() >= self._until:
+            wait = max(wait, BETWEEN_RENEWALS)
+            is_last = self._core.is_closed or wait >= lasts
+            yield Sleep(min(lasts if is_last else wait, MOST_SECONDS))
+            # A timer may end a moment early, which leaves no time for a renewal.
+            if is_last or self._core.is_closed or monotonic() >= self._until:
                 continue
             asked = monotonic()
             renewed = self._read(
@@ -54,7 +58,7 @@ class Holding:
             )
             if renewed is None:
                 # Nobody answered, or nobody who can be understood.
-                wait = max(SHORTEST_RETRY, self._ttl / RETRIES_IN_TTL)
+                wait = self._ttl / RETRIES_IN_TTL
             elif renewed.ttl is None:
                 return not self.is_given_up
             else:

@@ -25,7 +25,16 @@ class RequestWriter:
 
 
 def read_head(source: Any) -> http.client.HTTPResponse:
-    """Parses the head of an answer to a POST. ``source`` has a ``makefile`` as sockets have it. Raises OSError or HTTPException."""
+    """Parses the head of an answer to a POST. ``source`` has a ``makefile`` as sockets have it. Raises OSError or HTTPException.
+
+    A head after which nobody knows what follows on the connection is no HTTP: what comes would be waited for until the deadline, or would be
+    read as the answer to the next request.
+    """
     answer = http.client.HTTPResponse(source, method="POST")
     answer.begin()
+    if answer.status < 200:
+        raise http.client.HTTPException(f"status {answer.status} answers nothing")
+    lengths = {length.strip() for length in answer.headers.get_all("content-length", [])}
+    if len(lengths) > 1 or not all(length.isascii() and length.isdigit() for length in lengths):
+        raise http.client.HTTPException("its length is no number")
     return answer

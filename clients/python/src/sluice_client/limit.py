@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -65,6 +66,17 @@ class Middleware(Generic[App, AnyClient, R, OnRefused]):
         arguments = {"policy": self._policy, "key": key, "cost": cost, "plan": plan}
         # A request of no units only looks, and gateways let no look wait.
         return arguments if self._max_wait is None or cost == 0 else {**arguments, "max_wait": self._max_wait}
+
+
+# In seconds: for so long, "onLimit: delay" lets a request wait at a gateway. Whoever sent it has given up by then.
+LONGEST_DELAY = 300
+
+
+def refused_if_late(decision: Decision) -> Decision:
+    """Returns the decision, or one that nobody could decide if the turn of the request comes too late to wait for it."""
+    if not decision.allowed or decision.delay is None or decision.delay <= LONGEST_DELAY:
+        return decision
+    return replace(decision, allowed=False, reason="undecided")
 
 
 class Refusal(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 from .client import Client
 from .decision import Decision
-from .limit import Middleware, refusal_of
+from .limit import Middleware, refusal_of, refused_if_late
 
 Environ = Dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -21,7 +21,8 @@ OnRefused = Callable[[Decision, Environ, StartResponse], Iterable[bytes]]
 class LimitMiddleware(Middleware[Application, Client, Environ, OnRefused]):
     """Serves a request only if the policy allows it. With a leaky bucket, it waits until it is the request's turn.
 
-    A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide. What the client raises goes to the server.
+    A refusal has status 429; 403 if the key is banned or missing; 503 if nobody could decide, or if the turn of the request comes in more than
+    five minutes. What the client raises goes to the server.
     """
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -42,6 +43,7 @@ class LimitMiddleware(Middleware[Application, Client, Environ, OnRefused]):
             decision = self._client.acquire(**arguments)
         else:
             decision = self._client.check(**arguments)
+        decision = refused_if_late(decision)
         if decision.allowed and decision.delay is not None:
             # A leaky bucket has charged the request already, and says when its turn is.
             sleep(decision.delay)

@@ -20,6 +20,7 @@ def limits_by(header: ReadHeader) -> Dict[str, Dict[str, Any]]:
         "/slow": {"policy": "slow", "key": key, "max_wait": 60},
         "/fast": {"policy": "fast", "key": key, "max_wait": 20},
         "/shaped": {"policy": "shaped", "key": key},
+        "/hourly": {"policy": "hourly", "key": key},
         "/costly": {
             "policy": "plans",
             "key": key,
