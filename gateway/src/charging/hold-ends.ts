@@ -1,6 +1,7 @@
 // When holds end that were asked for a shorter time than slots live: a worker of this nginx looks then, and frees slots that nobody has renewed.
-// Shared memory keeps which ones, in steps of a tenth of a second, so that a worker that is killed or replaced forgets none. Each
-// renewal notes its own end. If the whole nginx is gone, slots in Redis are free when they have lived for as long as the limit's ttl.
+// Shared memory keeps which ones, in steps of a tenth of a second, so that a worker that is killed or replaced forgets none. Beside them it
+// keeps until when each hold is renewed: a hold that is renewed often has one end all the same, which is looked at again when that time has come. If
+// the whole nginx is gone, slots in Redis are free when they have lived for as long as the limit's ttl.
 
 import { runEvery, runSoon } from "../runtime/background.ts";
 import { noteDefect } from "../runtime/defects.ts";
@@ -53,10 +54,32 @@ function beginLooking(): void {
   runEvery(stepMs / 1000, look);
 }
 
-/** Notes when the hold ends, if that is before its slots do. @param text with which `findHold` finds it */
+/**
+ * Notes when the hold ends that was just taken or renewed, if that is before its slots do.
+ *
+ * @param text with which `findHold` finds it
+ */
 export function noteEnd(hold: NamedHold, text: string): void {
-  const { ttlMs } = hold;
-  if (ttlMs !== undefined) noteEndAt(hold, text, stopwatchMs() + ttlMs, stopwatchMs() + noteLifeMs(hold));
+  const { ttlMs, policy, name } = hold;
+  if (ttlMs === undefined) return;
+  const untilMs = stopwatchMs() + ttlMs;
+  const key = untilKeyOf(name);
+  const lifeSeconds = ttlMs / 1000 + 2 * keptSeconds;
+  const isNoted = countersDict.get(key)[0] !== undefined;
+  if (!isNoted && !isCalm()) {
+    if (!takeFromReserve(policy.counterPrefix, slabOfCell(key, untilBytes), lifeSeconds)) return;
+  }
+  const [stored, failure] = countersDict.safe_set(key, untilMs, lifeSeconds);
+  if (stored !== true) warnSparingly(staysHeld, `${failure}`);
+  else if (!isNoted) noteEndAt(hold, text, untilMs, untilMs - ttlMs + noteLifeMs(hold));
+}
+
+/** Of a number in shared memory. */
+const untilBytes = 8;
+
+/** Where it is noted until when a hold is held, by the stopwatch, as far as this nginx has heard. */
+function untilKeyOf(name: string): string {
+  return `hold-until:${name}`;
 }
 
 /** @param slotsUntilMs nobody holds the slots after this moment, by the stopwatch */
@@ -73,14 +96,14 @@ function noteEndAt({ policy }: NamedHold, text: string, atMs: number, slotsUntil
     key = keyOf(step, id, place);
     // One that was noted by a worker before this one, which had the same number.
   } while (countersDict.get(key)[0] !== undefined);
-  noted[step] = place;
   if (!isCalm() && !takeFromReserve(policy.counterPrefix, slabOfCell(key, value.length), lifeSeconds)) return;
   beginLooking();
   const nowMs = stopwatchMs();
   const lastMs = math.max(nowMs + lifeSeconds * 1000, countersDict.get<number>(anyKey)[0] ?? 0);
   countersDict.safe_set(anyKey, lastMs, (lastMs - nowMs) / 1000);
   const [stored, failure] = countersDict.safe_set(key, value, lifeSeconds);
-  if (stored !== true) warnSparingly(staysHeld, `${failure}`);
+  if (stored === true) noted[step] = place;
+  else warnSparingly(staysHeld, `${failure}`);
 }
 
 function look(this: void): void {
@@ -127,13 +150,20 @@ function endAll(this: void, texts: readonly string[]): void {
 }
 
 function endOne(value: string): void {
-  const [untilMs, text] = string.match(value, "^(%d+) (.*)$");
+  const [slotsUntil, text] = string.match(value, "^(%d+) (.*)$");
   const [hold, place] = findHold(text as string);
   if (hold === undefined || place === undefined || hold.limits.length === 0) return;
-  const slotsUntilMs = tonumber(untilMs) as number;
+  const key = untilKeyOf(hold.name);
+  const [untilMs = 0] = countersDict.get<number>(key);
+  if (untilMs > stopwatchMs()) {
+    // It has been renewed here.
+    noteEndAt(hold, text as string, untilMs, untilMs - (hold.ttlMs ?? 0) + noteLifeMs(hold));
+    return;
+  }
+  const slotsUntilMs = tonumber(slotsUntil) as number;
   const isKnown = endHold(place, hold) !== undefined;
-  if (!isKnown && stopwatchMs() < slotsUntilMs)
-    noteEndAt(hold, text as string, stopwatchMs() + askAgainMs, slotsUntilMs);
+  if (isKnown) countersDict.delete(key);
+  else if (stopwatchMs() < slotsUntilMs) noteEndAt(hold, text as string, stopwatchMs() + askAgainMs, slotsUntilMs);
 }
 
 function stepOf(ms: number): number {

@@ -159,7 +159,7 @@ export function submitTo(queue: BatchQueue, pending: PendingCheck): undefined {
   }
   if (pending.mustKeep) keepPending(queue, pending);
   submitInBatch(queue, pending);
-  if (pending.mustKeep) forgetPending();
+  if (pending.mustKeep) forgetPending(pending);
 }
 
 function submitInBatch(queue: BatchQueue, pending: PendingCheck): undefined {
@@ -181,6 +181,7 @@ function submitElsewhere(
   beganAtSeconds: number,
 ): undefined {
   pending.isElsewhere = false;
+  pending.lost = undefined;
   pending.limitMs = math.max(pending.limitMs - (patienceSeconds() - beganAtSeconds) * 1000, 1);
   const queue = queueOfGroup(settings, pending.group, reconcile);
   if (mayCallDirectly(queue, pending.inQueue)) return callDirectly(queue, pending);
@@ -288,7 +289,7 @@ function awaitLateReply(queue: BatchQueue, batch: Batch, pending: PendingCheck, 
     // For less than a ms nginx does not wait at all: the patience clock would stand still, and this loop spin.
     const [ready] = batch.ready.wait(math.max(leftSeconds, shortestWaitSeconds));
     // A reply that came at the same moment counts.
-    if (ready || pending.numbers !== undefined || pending.failure !== undefined) return;
+    if (ready || pending.numbers !== undefined || pending.failure !== undefined || pending.isElsewhere) return;
     leftSeconds = limitSeconds - (patienceSeconds() - beganAtSeconds);
     if (stopwatchSeconds() >= endsAtSeconds) break;
   }
@@ -322,10 +323,12 @@ export function keepPending(queue: BatchQueue, pending: PendingCheck): void {
   else kept.push({ queue, pending });
 }
 
-/** Forgets the last check that the current request submitted. */
-export function forgetPending(): void {
+/** The request's threads have their replies in any order. */
+export function forgetPending(pending: PendingCheck): void {
   const kept = ofRequest(pendingField) as Kept[];
-  kept.pop();
+  const last = kept.pop() as Kept;
+  const place = last.pending === pending ? -1 : kept.findIndex((each) => each.pending === pending);
+  if (place >= 0) kept[place] = last;
   if (kept.length === 0) takeFromRequest(pendingField);
 }
 

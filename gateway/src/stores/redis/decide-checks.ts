@@ -149,9 +149,9 @@ function decideGroups(
     const pending = submit(settings, checks, firstKey(checks[0] as Check));
     if (!hasReply(pending)) {
       for (let i = pendingChecks.length - 1; i >= 0; i--) {
-        forgetPending();
         const { id, members } = groups[i] as Group<Check>;
         const replied = pendingChecks[i] as PendingCheck;
+        forgetPending(replied);
         for (const check of members) check.unanswered = replied;
         reconcileSoon(queueOf(settings, id, reconcile), [replied]);
       }
@@ -163,8 +163,9 @@ function decideGroups(
   }
   if (!allowed) refundGroups(groups, pendingChecks);
   for (let i = 0; i < pendingChecks.length; i++) {
-    if (allowed) forgetPending();
-    readReply(pendingChecks[i] as PendingCheck, (groups[i] as Group<Check>).members, merged, !allowed);
+    const pending = pendingChecks[i] as PendingCheck;
+    if (allowed) forgetPending(pending);
+    readReply(pending, (groups[i] as Group<Check>).members, merged, !allowed);
   }
   return $multi(allowed, undefined);
 }
@@ -174,8 +175,9 @@ function refundGroups(groups: readonly Group<Check>[], pendingChecks: readonly P
   const charges: Charge[] = [];
   // In reverse order, so that each refund finds the counter as its charge left it.
   for (let i = pendingChecks.length - 1; i >= 0; i--) {
-    forgetPending();
-    const { numbers, at } = pendingChecks[i] as PendingCheck;
+    const pending = pendingChecks[i] as PendingCheck;
+    forgetPending(pending);
+    const { numbers, at } = pending;
     const checks = (groups[i] as Group<Check>).members;
     if (!allAllow(numbers as Numbers, at, checks)) continue;
     for (const refund of refundsOf(checks, numbers as Numbers, at)) {
