@@ -146,8 +146,8 @@ describe("in a real Redis, the script", () => {
       [year, 1],
     ]);
     expect((await redis.keys("*")).sort()).toEqual([
-      "sluice:s3:{shop:books:2:3:a}bc}:hourly:token-bucket:3600000000",
-      "sluice:s3:{shop:books:2:3:a}bc}:yearly:fixed-window:31622400000000",
+      "sluice:s3:{shop:books:h:2:3:a}bc}:hourly:token-bucket:3600000000",
+      "sluice:s3:{shop:books:h:2:3:a}bc}:yearly:fixed-window:31622400000000",
     ]);
     const [seconds] = await redis.time();
     const [fullAtUs, noRest] = await stored(prefix + counterSuffix(hour));

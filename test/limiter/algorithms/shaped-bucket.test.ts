@@ -284,8 +284,12 @@ describe("a gateway's share while Redis is away", () => {
   const share = shareOf(rate({ initial: 60, warmUpUs: 30 * second }), 3, 1);
 
   test("is a share of everything but the time", () => {
-    expect(share).toEqual(rate({ initial: 20, warmUpUs: 30 * second }, { quota: 33, burst: 33 }));
-    expect(shareOf(rate({ initial: 0 }), 200, 5)).toEqual(rate({ initial: 0 }, { quota: 1, burst: 5 }));
+    // It remembers larger debts than a bucket of its own would.
+    const toleranceUs = expect.any(Number) as number;
+    const third = rate({ initial: 20, warmUpUs: 30 * second }, { quota: 33, burst: 33 });
+    expect(share).toEqual({ ...third, toleranceUs });
+    const least = rate({ initial: 0 }, { quota: 1, burst: 5 });
+    expect(shareOf(rate({ initial: 0 }), 200, 5)).toEqual({ ...least, toleranceUs });
   });
 
   test("begins cold and with its share of initial, and empty where Redis has just counted", () => {
