@@ -21,7 +21,13 @@ export async function resizePolicies(
     };
     await transaction
       .updateTable("policies")
-      .set({ bytes: column("bytes"), steps: column("steps"), limits: column("limits"), kinds: column("kinds") })
+      .set({
+        bytes: column("bytes"),
+        steps: column("steps"),
+        limits: column("limits"),
+        kinds: column("kinds"),
+        hiding: column("hiding"),
+      })
       .where("app", "=", app)
       .where(
         "name",

@@ -28,7 +28,8 @@ function findWrongCallsIn(
 ): void {
   // Another search has told of a file that cannot be read.
   const { text, place } = luaIn(directive, { problems: [], warnings: [] });
-  const [compiled, failure] = loadstring(text ?? "", "=line");
+  // A file may begin with a line for a shell, which nginx leaves out.
+  const [compiled, failure] = loadstring(string.gsub(text ?? "", "^#[^\n]*", "")[0], "=line");
   if (compiled === undefined) {
     problems.push(`${place}: ${directive.name}: expected Lua that compiles, got an error in ${failure}`);
     return;

@@ -136,7 +136,10 @@ final class Calls {
   }
 
   private static long waitMs(Call<?> call, Duration maxWait) {
-    boolean isRight = maxWait != null && maxWait.toMillis() >= 1 && maxWait.compareTo(Duration.ofSeconds(60)) <= 0;
+    boolean isRight =
+        maxWait != null
+            && maxWait.compareTo(Duration.ofMillis(1)) >= 0
+            && maxWait.compareTo(Duration.ofSeconds(60)) <= 0;
     if (!isRight) throw refused(call, Options.wrong("maxWait", "a duration of 1 ms to 60 s", maxWait));
     return maxWait.toMillis();
   }
