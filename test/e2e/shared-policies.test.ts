@@ -87,6 +87,26 @@ it("applies overrides, bans and shadow mode to all callers alike", async () => {
   expect(watched.results).toEqual([{ policy: "shop/watched", allowed: true, reason: "shadow" }]);
 });
 
+it("hears reports of its own app's callers alone: a key could owe units for years", async () => {
+  const report = (policy: string) => JSON.stringify({ checks: [{ policy, key: ["reported"], cost: 1, report: true }] });
+  const refused = await post(gateway.privateUrl, billing, report("shop/node"));
+  expect([refused.status, JSON.parse(refused.body)]).toEqual([
+    400,
+    expect.objectContaining({
+      code: "policy-not-askable",
+      errors: [
+        {
+          path: "checks[0].policy",
+          expected: "a policy of app billing: those of other apps can be asked, and nothing can be reported to them",
+          got: '"shop/node"',
+        },
+      ],
+    }),
+  ]);
+  expect((await post(gateway.privateUrl, shop, report("node"))).status).toBe(200);
+  expect(await remaining(billing, "shop/node", "reported")).toBe(2);
+});
+
 it("can be asked by auth_request", async () => {
   const statuses: number[] = [];
   for (let n = 0; n < 5; n++) {

@@ -93,6 +93,12 @@ export function readRequestedChecks(
       addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(policy.name) });
       continue;
     }
+    if (isReport && policy.app !== caller.app) {
+      // Another app's callers could make any key owe units for years.
+      const expected = `a policy of app ${caller.app}: those of other apps can be asked, and nothing can be reported to them`;
+      addProblem(unaskable, { path: `${path}policy`, expected, got: describeValue(`${policy.app}/${policy.name}`) });
+      continue;
+    }
     if (policy.policy.deferred && isReport && asked.cost === undefined) {
       const expected = "how many bytes the response had: they are the cost of this policy";
       addProblem(wrong, { path: `${path}cost`, expected, got: "nothing" });
