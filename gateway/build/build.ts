@@ -103,9 +103,9 @@ function failOn(diagnostics: readonly ts.Diagnostic[]): void {
   process.exit(1);
 }
 
-/** Half of a deeply nested script would be blanks, which each worker and Redis keep. */
-function thinlyIndented(lua: string): string {
-  return lua.replace(/^(?: {4})+/gm, (blanks) => " ".repeat(blanks.length / 4));
+/** More than half of a deeply nested script would be blanks, which each worker and Redis keep. */
+function withoutIndentation(lua: string): string {
+  return lua.replace(/^ +/gm, "");
 }
 
 const files = new Map<string, string>();
@@ -116,7 +116,9 @@ if (!process.argv.includes("--without-redis-scripts")) {
   files.set("sluice-check", readFileSync(join(gateway, "src/check/sluice-check.sh"), "utf8"));
   const { modules } = compile("tsconfig.redis-scripts.json");
   const scripts = redisScripts.map(({ name, file, function: called, constants }) => {
-    const source = thinlyIndented(flattenScript(modules, { path: join(gateway, file), function: called }, constants));
+    const source = withoutIndentation(
+      flattenScript(modules, { path: join(gateway, file), function: called }, constants),
+    );
     return { name, sha1: createHash("sha1").update(source).digest("hex"), source };
   });
   const luaEntries = scripts.map(
