@@ -120,7 +120,7 @@ func (c *Check) written() ([]byte, error) {
 		wire.Key = &c.key
 	}
 	if wire.Peek && c.costsNothing() {
-		// A look at no units is one at the policy's own cost.
+		// To look at no units is to look at the policy's own cost.
 		wire.Cost = nil
 	}
 	wire.TTL, wire.MaxWait = inMilliseconds(c.ttl), inMilliseconds(c.maxWait)

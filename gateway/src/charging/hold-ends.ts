@@ -1,4 +1,4 @@
-// When holds end that were asked for a shorter time than slots live: a worker of this nginx looks then, and frees slots that nobody has renewed.
+// A caller may hold slots for a shorter time than they live. When that time has come, a worker of this nginx frees those that nobody has renewed.
 // Shared memory keeps which ones, in steps of a tenth of a second, so that a worker that is killed or replaced forgets none. Beside them it
 // keeps until when each hold is renewed: a hold that is renewed often has one end all the same, which is looked at again when that time has come. If
 // the whole nginx is gone, slots in Redis are free when they have lived for as long as the limit's ttl.

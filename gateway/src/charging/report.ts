@@ -11,7 +11,7 @@ import { stores } from "./stores.ts";
  *
  * @param units 1 or more
  * @param merged receives what the limits have left
- * @returns how many of the units were charged beyond what was left; undefined: they are not charged, because the policy denies without Redis
+ * @returns how many of the units were charged beyond what was left; undefined: the policy denies without Redis. They are not charged, or Redis has charged them late
  */
 export function report(check: Check, units: number, merged: MergedDecision): number | undefined {
   const { policy } = check;

@@ -58,7 +58,7 @@ describe("a template", () => {
     const put = await call("PUT", "/apps/default/policies", { text: lines.join("\n"), type: "application/x-ndjson" });
     expect(put.status).toBe(200);
     const sizes = async () =>
-      (await app.database.selectFrom("policies").select("bytes").execute()).map(({ bytes }) => bytes);
+      (await app.database.selectFrom("policies").select("bytes").orderBy("name").execute()).map(({ bytes }) => bytes);
     const before = await sizes();
     let statements = 0;
     app.storageObserver.add({

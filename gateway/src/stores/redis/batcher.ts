@@ -7,8 +7,8 @@
 // released and decided without it. The reply is still read, because it shows what was charged.
 //
 // With Redis Cluster there is a batch queue for each node. No script may be given keys of several slots, so a batch has a call for each
-// slot, and all of them go in one round trip. A slot also has a queue of its own, for as long as it moves or its node is unknown or away: what waits
-// for that slot then delays no other.
+// slot, and all of them go in one round trip. A slot that moves has a queue of its own, and so has one whose node is unknown or known to be away:
+// what waits for that slot delays no other.
 
 import type { CompiledLimit } from "../../../../limiter/src/compiled/compile.ts";
 import { countBatch, countLate } from "../../metrics/redis-calls.ts";

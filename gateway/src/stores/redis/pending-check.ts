@@ -31,7 +31,7 @@ export interface PendingCheck extends Unanswered {
   mustKeep: boolean;
   /** Whether the queue's thread has to read the reply, because the request may stop waiting earlier than others. */
   inQueue: boolean;
-  /** The node of its queue has certainly not executed it: its slot is moving, or the node is away. It goes to its slot's own queue. */
+  /** The node of its queue has certainly not executed it, because its slot is elsewhere, or is moving. It goes to its slot's own queue. */
   isElsewhere: boolean;
   /** Undefined until there is a reply. */
   numbers: Numbers | undefined;
