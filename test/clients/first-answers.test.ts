@@ -23,7 +23,7 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), "sluice-first-answers-"));
   gateway = await LoneGateway.start({
     policies: [
-      { name: "sms-vendor", key: ["header:x-user"], limits: [{ algorithm: "fixed-window", quota: 3, window: "366d" }] },
+      { name: "sms-vendor", key: ["header:x-user"], limits: [{ algorithm: "fixed-window", quota: 4, window: "366d" }] },
     ],
     callers: [callerOf(caller)],
   });

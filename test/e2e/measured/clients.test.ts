@@ -19,7 +19,7 @@ const burst = 40;
 const mostAtOnce = 60;
 const cluster = { scope: "cluster", onStoreFailure: "deny", match: { paths: ["/elsewhere"] }, key: ["header:x-user"] };
 /** Of its policies, whose names are in lower case. */
-const nameOf = (language: string) => language.toLowerCase();
+const nameOf = (language: string) => language.toLowerCase().replaceAll(/[^a-z]+/g, "-");
 /** Cases 2 and 9 have a policy for each client, so that the gateways' metrics have their own numbers. */
 const policies = clients.flatMap(({ language }) => {
   const own = nameOf(language);
