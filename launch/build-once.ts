@@ -24,7 +24,7 @@ export async function buildOnce({ what, builder, dist, outputs, sources }: Build
   const stamp = fingerprint(sources);
   const isBuilt = outputs.every((file) => existsSync(join(dist, file)));
   if (isBuilt && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
-  // What is built has no secrets, and the account of the data directory reads it, whoever has built it.
+  // A build has no secrets, and the account of the data directory reads it, whoever has built it.
   const readable = ["-c", 'umask 022 && exec "$0" "$1"', process.execPath, builder];
   const built = await runStep(`building the ${what}`, "/bin/sh", readable, { cwd: projectDir });
   if (built.code !== 0) {

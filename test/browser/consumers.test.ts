@@ -132,7 +132,7 @@ it("does not overwrite a consumer that is there already, nor what somebody else 
   await dialog.getByRole("alert").getByText(outdated).waitFor();
   expect(await stored("acme")).toMatchObject(own);
   await dialog.getByRole("button", { name: "Cancel" }).click();
-  // What was typed stays, though the list is empty by then.
+  // The dialog keeps what was typed, though the list is empty by then.
   await page.getByRole("row", { name: /^acme gold/ }).waitFor();
   await page.getByRole("button", { name: "Change acme" }).click();
   await dialog.getByLabel("Plan").fill("silver");

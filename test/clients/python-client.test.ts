@@ -66,7 +66,7 @@ it.each([
   ["asyncio", "test_asyncio", 16],
 ])("passes its own tests of %s", async (_, module, tests) => {
   const output = await new Promise<string>((done) => {
-    // What nobody closes is an error as well.
+    // A connection that nobody closes is an error as well.
     const args = ["-X", "dev", "-W", "error", "-m", "unittest", module];
     execFile(python, args, { cwd: join(pythonClient, "tests"), env }, (_error, stdout, stderr) =>
       done(stdout + stderr),

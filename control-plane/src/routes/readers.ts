@@ -1,4 +1,4 @@
-// What those read who may not change an app: the credentials of its clients are hidden from them, as ids of consumers and as values of bans.
+// Hides the credentials of an app's clients from whoever may not change the app: ids of consumers, and values of bans.
 
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { digestKeyOf, hidden } from "../activity/shown-keys.ts";

@@ -49,7 +49,7 @@ export function describeCounter(counter: Counter, ring: Ring, nowUs: number, cos
   if (unpaidUs === 0) {
     describe(rate, counter, ring, nowUs, cost, counter.allowed, decision);
   } else {
-    // Whether it admits the request then says when it does.
+    // The decision of that moment says how long the request has to wait.
     const atUs = nowUs + unpaidUs;
     const admitted = admits(rate, counter, ring, atUs, cost);
     describe(rate, counter, ring, atUs, cost, admitted, decision);

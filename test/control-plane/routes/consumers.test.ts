@@ -189,7 +189,7 @@ describe("a consumer", () => {
     expect([again.status, again.body.etag, again.headers.get("etag")]).toEqual([412, '"1"', '"1"']);
     const changed = await call("PUT", at("ann"), { body: { plan: "pro" }, ...ifMatch('"1"') });
     expect([changed.status, changed.headers.get("etag")]).toEqual([200, '"2"']);
-    // What is there already is no change, but must be what the sender saw too.
+    // Terms that are there already are no change, but the sender must have seen them, too.
     for (const plan of ["max", "pro"]) {
       const late = await call("PUT", at("ann"), { body: { plan }, ...ifMatch('"1"') });
       expect([late.status, late.body.etag, late.headers.get("etag")]).toEqual([412, '"2"', '"2"']);

@@ -21,7 +21,7 @@ local function worldOfWaiting()
   return world
 end
 
--- What the check hears, and within how many ms.
+-- Returns what the check hears, and within how many ms.
 local function answer(world, name, more)
   local asked = support.check(world, { support.with({ policy = name, key = { "k" } }, more or {}) })
   world.run(5000)

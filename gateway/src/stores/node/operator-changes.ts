@@ -84,7 +84,7 @@ function topUpCell(limit: CompiledLimit, keyValues: string, units: number, now: 
   const { rate } = limit;
   if (!load(limit, keyValues, now)) return;
   loadRing(counter);
-  // What is owed is not topped up.
+  // Nobody tops up a counter that owes.
   if (unpaidOnNode(counter, now, undefined) > 0) return;
   const { atUs, count } = counter;
   topUp(rate, counter, cellRing, now, units);

@@ -130,7 +130,7 @@ describe("requests with ever new keys on a Redis Cluster", function()
     local node = world.deployment.nodes[1]
     flood(world, 10, 20)
     world.run(10)
-    -- What is sent to the node is executed, and its replies come after the deadline.
+    -- The node executes all calls, and replies after the deadline.
     node.downUs = 1000000
     local requests = flood(world, 10, 20)
     world.run(3000)
